@@ -1,0 +1,603 @@
+//! Groups of 31 rows: what WAH and all its successors but MASC are made of.
+//!
+//! A row `31 * g + j` is bit `30 - j` of the payload of group `g`. A set is a sequence of
+//! [pieces](Piece): so many groups with this payload. Going in, [`Grouper`] turns ids, runs or
+//! chunks into fills and literals and hands them to the codec's [`GroupSink`]; coming out, the
+//! codec unpacks each word into pieces and [`GroupCursor`] gathers them into chunks. What is left
+//! to a codec is which neighbours share a word.
+//!
+//! Checking needs no code of its own: the pieces of a stream go through the codec's sink again and
+//! the words that come out are compared with the words that went in. What differs was not written
+//! by the encoder.
+
+use crate::cast::{len32, low32, size};
+use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf, or_word, set_range};
+use crate::chunks::Chunks;
+use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
+use crate::error::DecodeError;
+
+/// Rows in a group.
+pub const GROUP_ROWS: u32 = 31;
+/// The payload of a group with every row set.
+pub const FULL: u32 = (1 << GROUP_ROWS) - 1;
+
+/// `count` neighbouring groups with the same payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The 31 bits of each of them, the first row highest.
+    pub payload: u32,
+    /// How many there are.
+    pub count: u32,
+}
+
+impl Piece {
+    /// A run of empty or full groups.
+    #[inline(always)]
+    pub(crate) fn fill(ones: bool, count: u32) -> Self {
+        Self { payload: if ones { FULL } else { 0 }, count }
+    }
+
+    /// A single group.
+    #[inline(always)]
+    pub(crate) fn literal(payload: u32) -> Self {
+        Self { payload: payload & FULL, count: 1 }
+    }
+}
+
+/// The one to three pieces of a word, in order; unused places have count 0.
+pub type Pieces = [Piece; 3];
+
+/// Pieces of a word that holds one.
+#[inline(always)]
+pub(crate) fn one(piece: Piece) -> Pieces {
+    [piece, Piece { payload: 0, count: 0 }, Piece { payload: 0, count: 0 }]
+}
+
+/// Pieces of a word that holds two.
+#[inline(always)]
+pub(crate) fn two(first: Piece, second: Piece) -> Pieces {
+    [first, second, Piece { payload: 0, count: 0 }]
+}
+
+/// Where an encoder's words go: to a byte string, or to one that only counts or compares them.
+pub trait WordTarget {
+    /// The next word.
+    fn word(&mut self, word: u32);
+
+    /// The same word `count` times.
+    fn repeat(&mut self, word: u32, count: u32) {
+        for _ in 0..count {
+            self.word(word);
+        }
+    }
+}
+
+impl WordTarget for &mut Vec<u8> {
+    #[inline(always)]
+    fn word(&mut self, word: u32) {
+        self.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// Counts words instead of keeping them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WordCount(pub u64);
+
+impl WordTarget for &mut WordCount {
+    #[inline(always)]
+    fn word(&mut self, _: u32) {
+        self.0 += 1;
+    }
+
+    fn repeat(&mut self, _: u32, count: u32) {
+        self.0 += u64::from(count);
+    }
+}
+
+/// Compares words with those of a stream.
+#[derive(Debug)]
+pub(crate) struct WordCompare<'a> {
+    source: &'a [[u8; 4]],
+    /// Words seen so far; all of them equal while `differs` is `None`.
+    at: usize,
+    differs: Option<DecodeError>,
+}
+
+impl<'a> WordCompare<'a> {
+    pub(crate) fn new(source: &'a [[u8; 4]]) -> Self {
+        Self { source, at: 0, differs: None }
+    }
+
+    /// The first difference, when all words of the encoder have been seen.
+    pub(crate) fn finish(self) -> Result<(), DecodeError> {
+        match self.differs {
+            Some(error) => Err(error),
+            None if self.at < self.source.len() => {
+                Err(DecodeError::Trailing { offset: 4 * self.at })
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn differs(&self) -> bool {
+        self.differs.is_some()
+    }
+}
+
+impl WordTarget for &mut WordCompare<'_> {
+    #[inline(always)]
+    fn word(&mut self, expected: u32) {
+        let got = self.source.get(self.at).map_or(0, |&word| u32::from_le_bytes(word));
+        if got != expected && self.differs.is_none() {
+            self.differs = Some(DecodeError::NotCanonical { offset: 4 * self.at, expected, got });
+        }
+        self.at += 1;
+    }
+
+    fn repeat(&mut self, word: u32, count: u32) {
+        for _ in 0..count {
+            if self.differs() {
+                return;
+            }
+            self.word(word);
+        }
+    }
+}
+
+/// The half of an encoder that decides which fills and literals share a word.
+///
+/// It sees maximal fills and literals that are neither empty nor full, and never a fill of empty
+/// groups at the end.
+pub trait GroupSink {
+    /// `count` groups that are all full, or all empty.
+    fn fill(&mut self, ones: bool, count: u32);
+    /// One group that is neither.
+    fn literal(&mut self, payload: u32);
+    /// Writes what was held back.
+    fn finish(&mut self);
+}
+
+/// A codec made of fills and literals of 31 rows.
+pub trait GroupCodec: Copy + std::fmt::Debug + 'static {
+    /// The codec's place in the table.
+    const CODEC: Codec;
+    /// Its encoder.
+    type Sink<T: WordTarget>: GroupSink;
+    /// An encoder that writes to `target`.
+    fn sink<T: WordTarget>(target: T) -> Self::Sink<T>;
+    /// The groups that a word stands for. Any word is taken: one that the encoder cannot write
+    /// is found out by comparing.
+    fn unpack(word: u32) -> Pieces;
+    /// The fields of a word by name, for people.
+    fn fields(word: u32) -> Explained;
+}
+
+/// Turns ascending ids, runs and chunks into fills and literals.
+#[derive(Debug)]
+pub struct Grouper<S> {
+    sink: S,
+    /// The group that `payload` belongs to; all groups before it are with the sink or in `ones`.
+    group: u32,
+    payload: u32,
+    /// Full groups just before `group` that the sink has not seen.
+    ones: u32,
+    /// Empty groups before those that the sink has not seen.
+    zeros: u32,
+}
+
+impl<S: GroupSink> Grouper<S> {
+    /// A grouper that starts at row 0.
+    pub fn new(sink: S) -> Self {
+        Self { sink, group: 0, payload: 0, ones: 0, zeros: 0 }
+    }
+
+    /// Hands the held-back fills to the sink.
+    #[inline(always)]
+    fn flush_fills(&mut self) {
+        if self.zeros > 0 {
+            self.sink.fill(false, self.zeros);
+            self.zeros = 0;
+        }
+        if self.ones > 0 {
+            self.sink.fill(true, self.ones);
+            self.ones = 0;
+        }
+    }
+
+    /// Adds `count` groups of one payload.
+    #[inline(always)]
+    fn push(&mut self, payload: u32, count: u32) {
+        if payload == 0 {
+            if self.ones > 0 {
+                self.flush_fills();
+            }
+            self.zeros += count;
+        } else if payload == FULL {
+            self.ones += count;
+        } else {
+            for _ in 0..count {
+                self.flush_fills();
+                self.sink.literal(payload);
+            }
+        }
+    }
+
+    /// Closes the open group and moves to `group`, which is not before it.
+    #[inline(always)]
+    fn move_to(&mut self, group: u32) {
+        if group != self.group {
+            let payload = std::mem::take(&mut self.payload);
+            self.push(payload, 1);
+            let gap = group - self.group - 1;
+            if gap > 0 {
+                self.push(0, gap);
+            }
+            self.group = group;
+        }
+    }
+
+    /// Adds ascending ids, all above those added before.
+    #[inline]
+    pub fn ids(&mut self, ids: &[u32]) {
+        let mut rest = ids;
+        while let Some(&first) = rest.first() {
+            let group = first / GROUP_ROWS;
+            self.move_to(group);
+            let base = group * GROUP_ROWS;
+            // Ids are distinct, so 31 of them that span 31 rows are all of the group.
+            if first == base && rest.get(30) == Some(&(base + 30)) {
+                let full = full_groups(rest, base);
+                self.push(FULL, full);
+                self.group += full;
+                rest = &rest[(full * GROUP_ROWS) as usize..];
+                continue;
+            }
+            let mut payload = self.payload;
+            let mut taken = 0;
+            for &id in rest {
+                // Wraps for ids of later groups, all of which are then above the limit.
+                let offset = id.wrapping_sub(base);
+                if offset >= GROUP_ROWS {
+                    break;
+                }
+                payload |= 1 << (GROUP_ROWS - 1) >> offset;
+                taken += 1;
+            }
+            self.payload = payload;
+            rest = &rest[taken..];
+        }
+    }
+
+    /// Adds the rows `first..=last`, above those added before.
+    #[inline]
+    pub fn run(&mut self, first: u32, last: u32) {
+        let (head, tail) = (first / GROUP_ROWS, last / GROUP_ROWS);
+        self.move_to(head);
+        let from = FULL >> (first % GROUP_ROWS);
+        let to = FULL & !(FULL >> (last % GROUP_ROWS) >> 1);
+        if head == tail {
+            self.payload |= from & to;
+            return;
+        }
+        self.payload |= from;
+        self.move_to(head + 1);
+        if tail > self.group {
+            self.push(FULL, tail - self.group);
+            self.group = tail;
+        }
+        self.payload |= to;
+    }
+
+    /// Adds the rows whose bits are set in `word`, counted from `base`, above those added before.
+    #[inline]
+    fn word(&mut self, base: u32, mut word: u64) {
+        while word != 0 {
+            let first = base + word.trailing_zeros();
+            let group = first / GROUP_ROWS;
+            self.move_to(group);
+            // The rows of the group that lie in the word: bit `skip` of the payload's mirror image
+            // is the word's bit 0, or the word starts inside the group.
+            let start = group * GROUP_ROWS;
+            let (bits, used) = if start >= base {
+                (word >> (start - base), start - base + GROUP_ROWS)
+            } else {
+                (word << (base - start), start + GROUP_ROWS - base)
+            };
+            self.payload |= (low32(bits) & FULL).reverse_bits() >> 1;
+            word = if used < 64 { word & (u64::MAX << used) } else { 0 };
+        }
+    }
+
+    /// Adds a chunk whose rows lie above those added before.
+    pub fn chunk(&mut self, key: u32, chunk: Chunk<'_>) {
+        let base = key << 16;
+        match chunk {
+            Chunk::Array(ids) => {
+                for id in ids.iter().map(|&id| base | u32::from(u16::from_le_bytes(id))) {
+                    let group = id / GROUP_ROWS;
+                    self.move_to(group);
+                    self.payload |= 1 << (GROUP_ROWS - 1) >> (id - group * GROUP_ROWS);
+                }
+            }
+            Chunk::Bits { bits, .. } => {
+                for (offset, &word) in (0..).step_by(64).zip(bits) {
+                    self.word(base + offset, u64::from_le_bytes(word));
+                }
+            }
+            Chunk::Runs(_) => chunk.for_each_run(|first, last| self.run(base | first, base | last)),
+        }
+    }
+
+    /// Closes the last group; nothing is written for the empty ones after it.
+    pub fn finish(&mut self) {
+        let payload = std::mem::take(&mut self.payload);
+        self.push(payload, 1);
+        if self.ones > 0 {
+            self.flush_fills();
+        }
+        self.sink.finish();
+    }
+}
+
+/// How many full groups `ids` starts with, the first of them at row `base`.
+fn full_groups(ids: &[u32], base: u32) -> u32 {
+    let is_full = |groups: u32| {
+        let last = (groups * GROUP_ROWS - 1) as usize;
+        ids.get(last).is_some_and(|&id| id - base == groups * GROUP_ROWS - 1)
+    };
+    let most = len32(ids.len()) / GROUP_ROWS;
+    let mut step = 1;
+    while 2 * step <= most && is_full(2 * step) {
+        step *= 2;
+    }
+    // The answer is in `step..2 * step`.
+    let (mut full, mut over) = (step, (2 * step).min(most + 1));
+    while over - full > 1 {
+        let middle = full + (over - full) / 2;
+        if is_full(middle) {
+            full = middle;
+        } else {
+            over = middle;
+        }
+    }
+    full
+}
+
+impl<S: GroupSink> Encoder for Grouper<S> {
+    fn ids(&mut self, ids: &[u32]) {
+        Grouper::ids(self, ids);
+    }
+    fn chunk(&mut self, key: u32, chunk: Chunk<'_>) {
+        Grouper::chunk(self, key, chunk);
+    }
+    fn finish(mut self) {
+        Grouper::finish(&mut self);
+    }
+}
+
+/// The words of a stream, or where it is cut off inside one.
+pub(crate) fn words(source: &[u8]) -> Result<&[[u8; 4]], DecodeError> {
+    let (words, rest) = source.as_chunks::<4>();
+    if rest.is_empty() {
+        Ok(words)
+    } else {
+        let offset = source.len() - rest.len();
+        Err(DecodeError::Truncated { offset, missing: 4 - rest.len() })
+    }
+}
+
+impl<G: GroupCodec> BitmapCodec for G {
+    type Encoder<'t> = Grouper<G::Sink<&'t mut Vec<u8>>>;
+    type Cursor<'a> = GroupCursor<'a, G>;
+
+    fn codec(&self) -> Codec {
+        G::CODEC
+    }
+
+    fn encoder<'t>(&self, target: &'t mut Vec<u8>, _: usize) -> Self::Encoder<'t> {
+        Grouper::new(G::sink(target))
+    }
+
+    fn check(&self, source: &[u8], rows: u32) -> Result<(), DecodeError> {
+        let words = words(source)?;
+        let groups_end = u64::from(rows.div_ceil(GROUP_ROWS));
+        let mut compare = WordCompare::new(words);
+        let mut grouper = Grouper::new(G::sink(&mut compare));
+        let mut group = 0;
+        for (index, &word) in words.iter().enumerate() {
+            for piece in G::unpack(u32::from_le_bytes(word)) {
+                if piece.count == 0 {
+                    continue;
+                }
+                let end = group + u64::from(piece.count);
+                if end > groups_end || past_end(piece, end, rows) {
+                    return Err(DecodeError::PastEnd { offset: 4 * index, rows });
+                }
+                grouper.push(piece.payload, piece.count);
+                group = end;
+            }
+        }
+        // The grouper's own group stays empty here: pieces are whole groups.
+        if grouper.ones > 0 {
+            grouper.flush_fills();
+        }
+        grouper.sink.finish();
+        drop(grouper);
+        compare.finish()
+    }
+
+    fn cursor<'a>(&self, source: &'a [u8], rows: u32) -> Self::Cursor<'a> {
+        GroupCursor::new(source.as_chunks::<4>().0, rows)
+    }
+
+    fn cardinality(&self, source: &[u8], _: u32) -> u64 {
+        let words = source.as_chunks::<4>().0.iter();
+        words
+            .flat_map(|&word| G::unpack(u32::from_le_bytes(word)))
+            .map(|piece| u64::from(piece.payload.count_ones()) * u64::from(piece.count))
+            .sum()
+    }
+
+    fn explain(&self, source: &[u8]) -> Vec<Explained> {
+        let mut group = 0_u64;
+        let mut lines = Vec::new();
+        for (index, &word) in source.as_chunks::<4>().0.iter().enumerate() {
+            let word = u32::from_le_bytes(word);
+            let count: u64 = G::unpack(word).iter().map(|piece| u64::from(piece.count)).sum();
+            let mut line = G::fields(word);
+            line.offset = 4 * index;
+            line.width = 4;
+            line.word = word.into();
+            let rows = u64::from(GROUP_ROWS);
+            line.rows = (count > 0).then(|| (group * rows, (group + count) * rows - 1));
+            lines.push(line);
+            group += count;
+        }
+        lines
+    }
+}
+
+/// Whether a piece that ends before group `end` has a row set at or past `rows`.
+#[inline(always)]
+fn past_end(piece: Piece, end: u64, rows: u32) -> bool {
+    let rows_end = end * u64::from(GROUP_ROWS);
+    if rows_end <= u64::from(rows) || piece.payload == 0 {
+        return false;
+    }
+    // Only the last group can reach past the end, so fewer than 31 rows do.
+    let over = low32(rows_end - u64::from(rows)).min(GROUP_ROWS);
+    piece.payload & ((1 << over) - 1) != 0
+}
+
+/// The chunks of a stream of words; made by [`Bitmap::chunks`](crate::Bitmap::chunks).
+#[derive(Debug)]
+pub struct GroupCursor<'a, G> {
+    words: std::slice::Iter<'a, [u8; 4]>,
+    /// Pieces of the word at hand; the first `next` of them are behind the cursor.
+    pieces: Pieces,
+    next: usize,
+    /// The piece at hand and the row it starts at.
+    piece: Piece,
+    start: u64,
+    /// The first row of the chunk that `seek` found.
+    from: u64,
+    rows: u32,
+    buffer: Option<Box<ChunkBuf>>,
+    codec: std::marker::PhantomData<G>,
+}
+
+impl<'a, G: GroupCodec> GroupCursor<'a, G> {
+    fn new(words: &'a [[u8; 4]], rows: u32) -> Self {
+        let none = Piece { payload: 0, count: 0 };
+        Self {
+            words: words.iter(),
+            pieces: [none; 3],
+            next: 3,
+            piece: none,
+            start: 0,
+            from: 0,
+            rows,
+            buffer: None,
+            codec: std::marker::PhantomData,
+        }
+    }
+
+    /// The row after the piece at hand.
+    #[inline(always)]
+    fn end(&self) -> u64 {
+        self.start + u64::from(self.piece.count) * u64::from(GROUP_ROWS)
+    }
+
+    /// Moves to the next piece; false when there is none.
+    #[inline(always)]
+    fn advance(&mut self) -> bool {
+        self.start = self.end();
+        loop {
+            if self.next < 3 && self.pieces[self.next].count > 0 {
+                self.piece = self.pieces[self.next];
+                self.next += 1;
+                return true;
+            }
+            let Some(&word) = self.words.next() else {
+                self.piece = Piece { payload: 0, count: 0 };
+                return false;
+            };
+            self.pieces = G::unpack(u32::from_le_bytes(word));
+            self.next = 0;
+        }
+    }
+
+    /// Hands the parts of the chunk that `seek` found to `each`, with their first id.
+    #[inline(always)]
+    fn for_chunk(&mut self, mut each: impl FnMut(u32, Part)) {
+        let from = self.from;
+        let end = from + u64::from(CHUNK_ROWS);
+        loop {
+            if self.start >= end {
+                return;
+            }
+            let piece_end = self.end();
+            let payload = self.piece.payload;
+            if payload != 0 {
+                let first = self.start.max(from);
+                let last = piece_end.min(end) - 1;
+                if payload == FULL {
+                    each(low32(first - from), Part::RunTo(low32(last - from)));
+                } else if self.piece.count == 1 {
+                    let bits = (payload << 1).reverse_bits();
+                    // A group on a chunk's edge belongs to both chunks.
+                    let bits = bits >> (first - self.start).min(31);
+                    let bits = bits & (u32::MAX >> (31 - (last.saturating_sub(first)).min(31)));
+                    each(low32(first - from), Part::Rows(bits));
+                }
+            }
+            if piece_end > end || !self.advance() {
+                return;
+            }
+        }
+    }
+}
+
+/// A part of a chunk.
+enum Part {
+    /// All ids up to and with this one.
+    RunTo(u32),
+    /// The ids whose bits are set.
+    Rows(u32),
+}
+
+impl<G: GroupCodec> Chunks for GroupCursor<'_, G> {
+    #[inline]
+    fn seek(&mut self, key: u32) -> Option<u32> {
+        let from = u64::from(key) << 16;
+        while self.piece.payload == 0 || self.end() <= from {
+            if !self.advance() {
+                return None;
+            }
+        }
+        let key = self.start.max(from) >> 16;
+        self.from = key << 16;
+        Some(low32(key))
+    }
+
+    fn load(&mut self) -> Chunk<'_> {
+        let mut buffer = self.buffer.take().unwrap_or_default();
+        buffer.clear();
+        self.for_chunk(|first, part| match part {
+            Part::RunTo(last) => buffer.push_run(first, last),
+            Part::Rows(bits) => buffer.push_word(first, bits),
+        });
+        self.buffer.insert(buffer).chunk()
+    }
+
+    fn or_into(&mut self, target: &mut Bits) {
+        self.for_chunk(|first, part| match part {
+            Part::RunTo(last) => set_range(target, first, last),
+            Part::Rows(bits) => or_word(target, first, bits),
+        });
+    }
+
+    fn chunks_max(&self) -> usize {
+        size(u64::from(self.rows.div_ceil(CHUNK_ROWS)))
+    }
+}

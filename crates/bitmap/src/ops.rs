@@ -1,0 +1,365 @@
+//! Set operations: cursors made of cursors, and the union and intersection of many.
+
+use crate::cast::low16;
+use crate::chunk::{self, Bits, CHUNK_ROWS, Chunk, ChunkBuf};
+use crate::chunks::Chunks;
+
+/// The ids in both sets; made by [`Chunks::and`].
+#[derive(Debug)]
+pub struct And<A, B> {
+    a: A,
+    b: B,
+    buffer: ChunkBuf,
+}
+
+impl<A: Chunks, B: Chunks> And<A, B> {
+    pub(crate) fn new(a: A, b: B) -> Self {
+        Self { a, b, buffer: ChunkBuf::default() }
+    }
+}
+
+impl<A: Chunks, B: Chunks> Chunks for And<A, B> {
+    #[inline]
+    fn seek(&mut self, key: u32) -> Option<u32> {
+        let mut key = self.a.seek(key)?;
+        loop {
+            let other = self.b.seek(key)?;
+            if other == key {
+                return Some(key);
+            }
+            key = self.a.seek(other)?;
+            if key == other {
+                return Some(key);
+            }
+        }
+    }
+
+    #[inline]
+    fn load(&mut self) -> Chunk<'_> {
+        self.buffer.and(self.a.load(), self.b.load());
+        self.buffer.chunk()
+    }
+
+    #[inline]
+    fn chunk_len(&mut self) -> u32 {
+        chunk::and_count(self.a.load(), self.b.load())
+    }
+
+    fn chunks_max(&self) -> usize {
+        self.a.chunks_max().min(self.b.chunks_max())
+    }
+}
+
+/// Two cursors of which either may have a chunk at the key at hand.
+#[derive(Debug)]
+struct Either<A, B> {
+    a: A,
+    b: B,
+    keys: (Option<u32>, Option<u32>),
+    buffer: ChunkBuf,
+}
+
+/// Which of the two has a chunk at the key at hand.
+enum Side {
+    Left,
+    Right,
+    Both,
+}
+
+impl<A: Chunks, B: Chunks> Either<A, B> {
+    fn new(a: A, b: B) -> Self {
+        Self { a, b, keys: (Some(0), Some(0)), buffer: ChunkBuf::default() }
+    }
+
+    #[inline]
+    fn seek(&mut self, key: u32) -> Option<u32> {
+        self.keys = (self.a.seek(key), self.b.seek(key));
+        match self.keys {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn side(&self) -> Side {
+        match self.keys {
+            (Some(a), Some(b)) if a == b => Side::Both,
+            (Some(a), Some(b)) if a < b => Side::Left,
+            (Some(_), None) => Side::Left,
+            _ => Side::Right,
+        }
+    }
+}
+
+/// A set operation whose result may hold ids of either side.
+macro_rules! either {
+    ($(#[$doc:meta])* $name:ident, $op:ident, counted $factor:literal times) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name<A, B>(Either<A, B>);
+
+        impl<A: Chunks, B: Chunks> $name<A, B> {
+            pub(crate) fn new(a: A, b: B) -> Self {
+                Self(Either::new(a, b))
+            }
+        }
+
+        impl<A: Chunks, B: Chunks> Chunks for $name<A, B> {
+            #[inline]
+            fn seek(&mut self, key: u32) -> Option<u32> {
+                self.0.seek(key)
+            }
+
+            #[inline]
+            fn load(&mut self) -> Chunk<'_> {
+                match self.0.side() {
+                    Side::Left => self.0.a.load(),
+                    Side::Right => self.0.b.load(),
+                    Side::Both => {
+                        self.0.buffer.$op(self.0.a.load(), self.0.b.load());
+                        self.0.buffer.chunk()
+                    }
+                }
+            }
+
+            #[inline]
+            fn chunk_len(&mut self) -> u32 {
+                match self.0.side() {
+                    Side::Left => self.0.a.chunk_len(),
+                    Side::Right => self.0.b.chunk_len(),
+                    Side::Both => {
+                        let (a, b) = (self.0.a.load(), self.0.b.load());
+                        a.len() + b.len() - $factor * chunk::and_count(a, b)
+                    }
+                }
+            }
+
+            fn chunks_max(&self) -> usize {
+                self.0.a.chunks_max() + self.0.b.chunks_max()
+            }
+        }
+    };
+}
+
+either! {
+    /// The ids in either set; made by [`Chunks::or`].
+    Or, or, counted 1 times
+}
+
+either! {
+    /// The ids in exactly one of the sets; made by [`Chunks::xor`].
+    Xor, xor, counted 2 times
+}
+
+/// The ids of one set that are not in the other; made by [`Chunks::and_not`].
+#[derive(Debug)]
+pub struct AndNot<A, B> {
+    a: A,
+    b: B,
+    /// Whether the right side has a chunk at the key at hand.
+    both: bool,
+    buffer: ChunkBuf,
+}
+
+impl<A: Chunks, B: Chunks> AndNot<A, B> {
+    pub(crate) fn new(a: A, b: B) -> Self {
+        Self { a, b, both: false, buffer: ChunkBuf::default() }
+    }
+}
+
+impl<A: Chunks, B: Chunks> Chunks for AndNot<A, B> {
+    #[inline]
+    fn seek(&mut self, key: u32) -> Option<u32> {
+        let key = self.a.seek(key)?;
+        self.both = self.b.seek(key) == Some(key);
+        Some(key)
+    }
+
+    #[inline]
+    fn load(&mut self) -> Chunk<'_> {
+        if !self.both {
+            return self.a.load();
+        }
+        self.buffer.and_not(self.a.load(), self.b.load());
+        self.buffer.chunk()
+    }
+
+    #[inline]
+    fn chunk_len(&mut self) -> u32 {
+        if !self.both {
+            return self.a.chunk_len();
+        }
+        let (a, b) = (self.a.load(), self.b.load());
+        a.len() - chunk::and_count(a, b)
+    }
+
+    fn chunks_max(&self) -> usize {
+        self.a.chunks_max()
+    }
+}
+
+/// The ids below a row count that are not in a set; made by [`Chunks::complement`].
+#[derive(Debug)]
+pub struct Complement<A> {
+    a: A,
+    rows: u32,
+    key: u32,
+    both: bool,
+    buffer: ChunkBuf,
+}
+
+impl<A: Chunks> Complement<A> {
+    pub(crate) fn new(a: A, rows: u32) -> Self {
+        Self { a, rows, key: 0, both: false, buffer: ChunkBuf::default() }
+    }
+
+    /// The last row of the chunk at hand, counted from its first.
+    fn last(&self) -> u32 {
+        (self.rows - 1 - (self.key << 16)).min(CHUNK_ROWS - 1)
+    }
+}
+
+impl<A: Chunks> Chunks for Complement<A> {
+    #[inline]
+    fn seek(&mut self, key: u32) -> Option<u32> {
+        if key >= self.rows.div_ceil(CHUNK_ROWS) {
+            return None;
+        }
+        self.key = key;
+        self.both = self.a.seek(key) == Some(key);
+        Some(key)
+    }
+
+    fn load(&mut self) -> Chunk<'_> {
+        let last = self.last();
+        let a = if self.both { self.a.load() } else { Chunk::Array(&[]) };
+        self.buffer.complement(a, last);
+        self.buffer.chunk()
+    }
+
+    fn chunk_len(&mut self) -> u32 {
+        let last = self.last();
+        last + 1 - if self.both { self.a.load().rank(low16(last)) } else { 0 }
+    }
+
+    fn chunks_max(&self) -> usize {
+        self.rows.div_ceil(CHUNK_ROWS) as usize
+    }
+}
+
+/// The ids in any of many sets, gathered chunk by chunk into one bitset.
+///
+/// A CIDR block is such a union: of up to 128 byte columns.
+#[derive(Debug)]
+pub struct Union<C> {
+    sets: Vec<C>,
+    keys: Vec<Option<u32>>,
+    key: u32,
+    buffer: ChunkBuf,
+}
+
+/// The ids in any of the sets.
+///
+/// ```
+/// # use tapdex_bitmap::{Bitmap, Chunks, Codec, union};
+/// let mut bytes = vec![];
+/// Codec::Roaring.encode(&[5, 6], &mut bytes);
+/// let set = Bitmap::open(Codec::Roaring, &bytes, 10)?;
+/// assert_eq!(union([set, set, set].map(|set| set.chunks())).count(), 2);
+/// # Ok::<(), tapdex_bitmap::DecodeError>(())
+/// ```
+pub fn union<C: Chunks>(sets: impl IntoIterator<Item = C>) -> Union<C> {
+    let sets: Vec<C> = sets.into_iter().collect();
+    let keys = vec![Some(0); sets.len()];
+    Union { sets, keys, key: 0, buffer: ChunkBuf::default() }
+}
+
+impl<C: Chunks> Chunks for Union<C> {
+    fn seek(&mut self, key: u32) -> Option<u32> {
+        for (set, at) in self.sets.iter_mut().zip(&mut self.keys) {
+            if at.is_some_and(|at| at <= key) {
+                *at = set.seek(key);
+            }
+        }
+        self.key = self.keys.iter().filter_map(|&at| at).min()?;
+        Some(self.key)
+    }
+
+    fn load(&mut self) -> Chunk<'_> {
+        let mut here = (0..self.sets.len()).filter(|&i| self.keys[i] == Some(self.key));
+        let (first, more) = (here.next(), here.next());
+        if let (Some(only), None) = (first, more) {
+            return self.sets[only].load();
+        }
+        let (sets, keys, key) = (&mut self.sets, &self.keys, self.key);
+        self.buffer.gather(|bits| gather(sets, keys, key, bits));
+        self.buffer.chunk()
+    }
+
+    fn or_into(&mut self, target: &mut Bits) {
+        gather(&mut self.sets, &self.keys, self.key, target);
+    }
+
+    fn chunks_max(&self) -> usize {
+        let sum: usize = self.sets.iter().map(Chunks::chunks_max).sum();
+        sum.min(CHUNK_ROWS as usize)
+    }
+}
+
+fn gather<C: Chunks>(sets: &mut [C], keys: &[Option<u32>], key: u32, target: &mut Bits) {
+    for (set, _) in sets.iter_mut().zip(keys).filter(|(_, at)| **at == Some(key)) {
+        set.or_into(target);
+    }
+}
+
+/// The ids in all of many sets.
+#[derive(Debug)]
+pub struct Intersection<C> {
+    sets: Vec<C>,
+    buffers: [ChunkBuf; 2],
+}
+
+/// The ids in all of the sets; of no sets at all, none.
+///
+/// Put the most selective set first: the others are only asked about chunks it has.
+pub fn intersection<C: Chunks>(sets: impl IntoIterator<Item = C>) -> Intersection<C> {
+    Intersection { sets: sets.into_iter().collect(), buffers: Default::default() }
+}
+
+impl<C: Chunks> Chunks for Intersection<C> {
+    fn seek(&mut self, key: u32) -> Option<u32> {
+        let (mut key, mut agree, mut at) = (key, 0, 0);
+        if self.sets.is_empty() {
+            return None;
+        }
+        while agree < self.sets.len() {
+            let found = self.sets[at].seek(key)?;
+            agree = if found == key { agree + 1 } else { 1 };
+            key = found;
+            at = (at + 1) % self.sets.len();
+        }
+        Some(key)
+    }
+
+    fn load(&mut self) -> Chunk<'_> {
+        let [result, scratch] = &mut self.buffers;
+        match self.sets.as_mut_slice() {
+            [] => Chunk::Array(&[]),
+            [only] => only.load(),
+            [first, second, rest @ ..] => {
+                result.and(first.load(), second.load());
+                for set in rest {
+                    if result.chunk().is_empty() {
+                        break;
+                    }
+                    scratch.and(result.chunk(), set.load());
+                    std::mem::swap(result, scratch);
+                }
+                result.chunk()
+            }
+        }
+    }
+
+    fn chunks_max(&self) -> usize {
+        self.sets.iter().map(Chunks::chunks_max).min().unwrap_or(0)
+    }
+}

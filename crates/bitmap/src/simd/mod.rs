@@ -1,0 +1,92 @@
+//! The inner loops over chunks, for the machine at hand.
+//!
+//! [`scalar`] is the reference and runs everywhere. `x86` compiles the same loops with AVX2 or
+//! AVX-512 on, and has hand-written AVX-512 kernels for the loops that a compiler cannot turn into
+//! vector code. The choice is made at run time, once per call, from a cached flag.
+//!
+//! This folder is the only place of the crate where `unsafe` is allowed.
+
+use crate::chunk::{Bits, Ids16};
+
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+/// Ids past the end of a result that kernels may write to: one 512-bit register's worth.
+pub(crate) const SLACK: usize = 32;
+
+/// Declares one function per loop, which runs the best version of it that the machine has.
+macro_rules! dispatch {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $scalar:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[inline]
+            pub(crate) fn $name($($arg: $ty),*) $(-> $ret)? {
+                #[cfg(target_arch = "x86_64")]
+                match x86::level() {
+                    x86::Level::Avx512 => {
+                        // SAFETY: `level` saw every feature that `avx512` functions enable.
+                        #[allow(unsafe_code)]
+                        return unsafe { x86::avx512::$name($($arg),*) };
+                    }
+                    x86::Level::Avx2 => {
+                        // SAFETY: `level` saw every feature that `avx2` functions enable.
+                        #[allow(unsafe_code)]
+                        return unsafe { x86::avx2::$name($($arg),*) };
+                    }
+                    x86::Level::Scalar => {}
+                }
+                $scalar
+            }
+        )*
+    };
+}
+
+dispatch! {
+    /// How many bits are set.
+    fn count(words: &[[u8; 8]]) -> u32 = scalar::count(words);
+    /// Writes the bits set in both and counts them.
+    fn and(a: &Bits, b: &Bits, out: &mut Bits) -> u32 = scalar::zip_words(a, b, out, |x, y| x & y);
+    /// Writes the bits set in either and counts them.
+    fn or(a: &Bits, b: &Bits, out: &mut Bits) -> u32 = scalar::zip_words(a, b, out, |x, y| x | y);
+    /// Writes the bits set in `a` and not in `b`, and counts them.
+    fn and_not(a: &Bits, b: &Bits, out: &mut Bits) -> u32
+        = scalar::zip_words(a, b, out, |x, y| x & !y);
+    /// How many bits are set in both.
+    fn and_count(a: &Bits, b: &Bits) -> u32 = scalar::and_count(a, b);
+    /// How many maximal runs of set bits there are.
+    fn count_runs(bits: &Bits) -> u32 = scalar::count_runs(bits);
+    /// How many maximal runs there are in ascending ids.
+    fn count_runs_array(ids: &Ids16) -> u32 = scalar::count_runs_array(ids);
+    /// The ids in both lists. `out` is as long as the shorter list and [`SLACK`] more.
+    fn and_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize = scalar::and_arrays(a, b, out);
+    /// How many ids are in both lists.
+    fn and_count_arrays(a: &Ids16, b: &Ids16) -> u32 = scalar::and_count_arrays(a, b);
+    /// The ids in either list. `out` is as long as both together and [`SLACK`] more.
+    fn or_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize
+        = scalar::merge_arrays(a, b, out, true);
+    /// The ids in exactly one of the lists. `out` as in [`or_arrays`].
+    fn xor_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize
+        = scalar::merge_arrays(a, b, out, false);
+    /// The ids of `a` that are not in `b`. `out` is as long as `a` and one more.
+    fn and_not_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize
+        = scalar::and_not_arrays(a, b, out);
+    /// The ids whose bit is set. `out` is as long as `ids` and one more.
+    fn filter_array(ids: &Ids16, bits: &Bits, out: &mut Ids16) -> usize
+        = scalar::filter_array(ids, bits, true, out);
+    /// The ids whose bit is not set. `out` is as long as `ids` and one more.
+    fn filter_array_not(ids: &Ids16, bits: &Bits, out: &mut Ids16) -> usize
+        = scalar::filter_array(ids, bits, false, out);
+    /// Writes the ids of the set bits and returns how many. `out` holds them and [`SLACK`] more.
+    fn bits_to_ids16(bits: &Bits, out: &mut Ids16) -> usize = scalar::bits_to_ids16(bits, out);
+    /// Appends `base` plus the index of every set bit, `len` of them.
+    fn push_bits(bits: &Bits, base: u32, len: u32, target: &mut Vec<u32>)
+        = scalar::push_bits(bits, base, len, target);
+}
+
+/// Sets in `target` the bits that are set in `bits`.
+pub(crate) fn or_into(target: &mut Bits, bits: &Bits) {
+    for (word, other) in target.iter_mut().zip(bits) {
+        *word = (u64::from_le_bytes(*word) | u64::from_le_bytes(*other)).to_le_bytes();
+    }
+}

@@ -1,0 +1,179 @@
+//! The reference: plain Rust, the meaning that every other file of this folder has to keep.
+//!
+//! Loops over bitsets are written so that the compiler turns them into vector code when it is
+//! allowed to; the dispatcher compiles them once more with the machine's instructions on.
+
+use crate::cast::low16;
+use crate::chunk::{Bits, Ids16, gallop, has_bit, id_of};
+
+/// Lists whose lengths differ by this factor are intersected by jumping, not by merging.
+pub(super) const GALLOP_FACTOR: usize = 32;
+
+/// How many bits are set.
+#[inline(always)]
+pub(super) fn count(words: &[[u8; 8]]) -> u32 {
+    words.iter().map(|&word| u64::from_le_bytes(word).count_ones()).sum()
+}
+
+/// Writes `op` of each pair of words and counts the bits of the results.
+#[inline(always)]
+pub(super) fn zip_words(a: &Bits, b: &Bits, out: &mut Bits, op: impl Fn(u64, u64) -> u64) -> u32 {
+    let mut count = 0;
+    for ((x, y), out) in a.iter().zip(b).zip(out) {
+        let word = op(u64::from_le_bytes(*x), u64::from_le_bytes(*y));
+        *out = word.to_le_bytes();
+        count += word.count_ones();
+    }
+    count
+}
+
+/// Counts the bits that are set in both.
+#[inline(always)]
+pub(super) fn and_count(a: &Bits, b: &Bits) -> u32 {
+    let words = a.iter().zip(b);
+    words.map(|(x, y)| (u64::from_le_bytes(*x) & u64::from_le_bytes(*y)).count_ones()).sum()
+}
+
+/// How many maximal runs of set bits there are.
+#[inline(always)]
+pub(super) fn count_runs(bits: &Bits) -> u32 {
+    // A run ends in a word's bit that is set while the next is not; the next one of bit 63 is in
+    // the word after.
+    let inner = |word: u64| (word & !(word >> 1 | 1 << 63)).count_ones();
+    let ends: u32 = bits.iter().map(|&word| inner(u64::from_le_bytes(word))).sum();
+    let mut crossings = 0;
+    for pair in bits.windows(2) {
+        crossings += u32::from(pair[0][7] >> 7 & !pair[1][0] & 1);
+    }
+    ends + crossings + u32::from(bits[bits.len() - 1][7] >> 7)
+}
+
+/// How many maximal runs there are in ascending ids.
+#[inline(always)]
+pub(super) fn count_runs_array(ids: &Ids16) -> u32 {
+    let ends = ids.iter().zip(ids.iter().skip(1));
+    let ends: u32 = ends
+        .map(|(a, b)| {
+            u32::from(u16::from_le_bytes(*a).wrapping_add(1) != u16::from_le_bytes(*b))
+        })
+        .sum();
+    ends + u32::from(!ids.is_empty())
+}
+
+/// The ids in both lists; `out` may be as long as the shorter one.
+#[inline(always)]
+pub(super) fn and_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize {
+    let mut len = 0;
+    for_common(a, b, |id| {
+        out[len] = id;
+        len += 1;
+    });
+    len
+}
+
+/// How many ids are in both lists.
+#[inline(always)]
+pub(super) fn and_count_arrays(a: &Ids16, b: &Ids16) -> u32 {
+    let mut count = 0;
+    for_common(a, b, |_| count += 1);
+    count
+}
+
+#[inline(always)]
+fn for_common(a: &Ids16, b: &Ids16, mut each: impl FnMut([u8; 2])) {
+    let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    if few.len() * GALLOP_FACTOR < many.len() {
+        let mut rest = many;
+        for &id in few {
+            rest = &rest[gallop(rest, id_of(id))..];
+            match rest.first() {
+                Some(&first) if first == id => each(id),
+                Some(_) => {}
+                None => return,
+            }
+        }
+        return;
+    }
+    let (mut i, mut j) = (0, 0);
+    while i < few.len() && j < many.len() {
+        let (x, y) = (id_of(few[i]), id_of(many[j]));
+        if x == y {
+            each(few[i]);
+        }
+        i += usize::from(x <= y);
+        j += usize::from(y <= x);
+    }
+}
+
+/// The ids in either list, or where `both` is false in exactly one; `out` holds all of them.
+#[inline(always)]
+pub(super) fn merge_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16, both: bool) -> usize {
+    let (mut i, mut j, mut len) = (0, 0, 0);
+    while i < a.len() && j < b.len() {
+        let (x, y) = (id_of(a[i]), id_of(b[j]));
+        out[len] = low16(x.min(y)).to_le_bytes();
+        len += usize::from(both || x != y);
+        i += usize::from(x <= y);
+        j += usize::from(y <= x);
+    }
+    for rest in [&a[i..], &b[j..]] {
+        out[len..len + rest.len()].copy_from_slice(rest);
+        len += rest.len();
+    }
+    len
+}
+
+/// The ids of `a` that are not in `b`.
+#[inline(always)]
+pub(super) fn and_not_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize {
+    let (mut j, mut len) = (0, 0);
+    for &id in a {
+        while j < b.len() && id_of(b[j]) < id_of(id) {
+            j += 1;
+        }
+        out[len] = id;
+        len += usize::from(j == b.len() || b[j] != id);
+    }
+    len
+}
+
+/// The ids whose bit is `wanted`.
+#[inline(always)]
+pub(super) fn filter_array(ids: &Ids16, bits: &Bits, wanted: bool, out: &mut Ids16) -> usize {
+    let mut len = 0;
+    for &id in ids {
+        out[len] = id;
+        len += usize::from(has_bit(bits, id_of(id)) == wanted);
+    }
+    len
+}
+
+/// Writes the ids of the set bits and returns how many there are; stops when `out` is full.
+#[inline(always)]
+pub(super) fn bits_to_ids16(bits: &Bits, out: &mut Ids16) -> usize {
+    let mut slots = out.iter_mut();
+    let mut len = 0;
+    for (base, word) in (0..).step_by(64).zip(bits) {
+        let mut word = u64::from_le_bytes(*word);
+        while word != 0 {
+            let Some(slot) = slots.next() else { return len };
+            *slot = low16(base + word.trailing_zeros()).to_le_bytes();
+            len += 1;
+            word &= word - 1;
+        }
+    }
+    len
+}
+
+/// Appends `base` plus the index of every set bit, `len` of them.
+#[inline(always)]
+pub(super) fn push_bits(bits: &Bits, base: u32, len: u32, target: &mut Vec<u32>) {
+    target.reserve(len as usize);
+    for (offset, word) in (0..).step_by(64).zip(bits) {
+        let mut word = u64::from_le_bytes(*word);
+        while word != 0 {
+            target.push(base + offset + word.trailing_zeros());
+            word &= word - 1;
+        }
+    }
+}
