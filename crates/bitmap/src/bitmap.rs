@@ -107,8 +107,14 @@ macro_rules! cursor {
             fn or_into(&mut self, target: &mut Bits) {
                 match self { $(Self::$name(cursor) => cursor.or_into(target),)* }
             }
+            fn as_roaring(&self) -> Option<&roaring::RoaringCursor<'_>> {
+                match self { $(Self::$name(cursor) => cursor.as_roaring(),)* }
+            }
             fn chunks_max(&self) -> usize {
                 match self { $(Self::$name(cursor) => cursor.chunks_max(),)* }
+            }
+            fn keys_end(&self) -> u32 {
+                match self { $(Self::$name(cursor) => cursor.keys_end(),)* }
             }
         }
 

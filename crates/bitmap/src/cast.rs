@@ -7,6 +7,13 @@ pub(crate) fn low16(id: u32) -> u16 {
     id as u16
 }
 
+/// The low byte.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the low byte is what is asked for")]
+pub(crate) fn low8(bits: u32) -> u8 {
+    bits as u8
+}
+
 /// The low word.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]

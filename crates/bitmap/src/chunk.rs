@@ -14,7 +14,7 @@
 //! Ids in a chunk are 16 bits: the row's distance from the chunk's first row.
 
 use crate::cast::{len32, low16};
-use crate::simd;
+use crate::simd::{self, BitOp};
 
 /// Rows in a chunk.
 pub const CHUNK_ROWS: u32 = 1 << 16;
@@ -46,6 +46,25 @@ pub enum Chunk<'a> {
     },
     /// Ascending runs that neither touch nor overlap.
     Runs(&'a Runs16),
+}
+
+/// A chunk, or two bitsets that are yet to be combined: whoever writes the result somewhere can
+/// do so while combining them.
+#[derive(Debug, Clone, Copy)]
+pub enum Loaded<'a> {
+    /// The chunk.
+    Chunk(Chunk<'a>),
+    /// Two bitsets, what to do with them, and how many ids the result has at least.
+    Pair {
+        /// What becomes of their bits.
+        op: BitOp,
+        /// The first.
+        a: &'a Bits,
+        /// The second.
+        b: &'a Bits,
+        /// How many bits will be set at least.
+        len_min: u32,
+    },
 }
 
 /// The first and the last id of a run.
@@ -369,16 +388,57 @@ pub(crate) fn gallop(ids: &Ids16, id: u32) -> usize {
 }
 
 /// Calls `each` with the common parts of two lists of runs.
+#[inline(always)]
 fn common_runs(a: &Runs16, b: &Runs16, mut each: impl FnMut(u32, u32)) {
-    let (mut i, mut j) = (0, 0);
-    while let (Some(&x), Some(&y)) = (a.get(i), b.get(j)) {
-        let (x, y) = (run_bounds(x), run_bounds(y));
-        let (first, last) = (x.0.max(y.0), x.1.min(y.1));
-        if first <= last {
-            each(first, last);
+    let bounds = |run: Option<&[u8; 4]>| run.map(|&run| run_bounds(run));
+    let (mut a, mut b) = (a.iter(), b.iter());
+    let (mut left, mut right) = (bounds(a.next()), bounds(b.next()));
+    while let (Some(x), Some(y)) = (left, right) {
+        // Runs that lie apart are the common case in sparse sets, so they are told first.
+        if x.1 < y.0 {
+            left = bounds(a.next());
+        } else if y.1 < x.0 {
+            right = bounds(b.next());
+        } else {
+            each(x.0.max(y.0), x.1.min(y.1));
+            if x.1 <= y.1 {
+                left = bounds(a.next());
+            } else {
+                right = bounds(b.next());
+            }
         }
-        i += usize::from(x.1 <= y.1);
-        j += usize::from(y.1 <= x.1);
+    }
+}
+
+/// Appends the runs of ids that are in a run of either list.
+fn join_runs(a: &Runs16, b: &Runs16, target: &mut Vec<[u8; 4]>) {
+    target.reserve(a.len() + b.len());
+    // Past the end of a list stands a run that comes after all others.
+    const END: (u32, u32) = (u32::MAX, u32::MAX);
+    let (mut a, mut b) = (a.iter(), b.iter());
+    let next = |list: &mut std::slice::Iter<[u8; 4]>| list.next().map_or(END, |&x| run_bounds(x));
+    let (mut left, mut right) = (next(&mut a), next(&mut b));
+    let mut open: Option<(u32, u32)> = None;
+    loop {
+        let run;
+        if left.0 <= right.0 {
+            run = left;
+            left = next(&mut a);
+        } else {
+            run = right;
+            right = next(&mut b);
+        }
+        open = match open {
+            Some((first, last)) if run.0 <= last + 1 => Some((first, last.max(run.1))),
+            Some((first, last)) => {
+                target.push(run_of(first, last));
+                Some(run)
+            }
+            None => Some(run),
+        };
+        if run == END {
+            return;
+        }
     }
 }
 
@@ -583,15 +643,25 @@ impl ChunkBuf {
         }
     }
 
+    /// Becomes what `op` makes of two chunks.
+    pub fn combine(&mut self, op: BitOp, a: Chunk<'_>, b: Chunk<'_>) {
+        match op {
+            BitOp::And => self.and(a, b),
+            BitOp::Or => self.or(a, b),
+            BitOp::Xor => self.xor(a, b),
+            BitOp::AndNot => self.and_not(a, b),
+        }
+    }
+
     /// Becomes the ids that are in both chunks.
-    pub fn and(&mut self, a: Chunk<'_>, b: Chunk<'_>) {
+    fn and(&mut self, a: Chunk<'_>, b: Chunk<'_>) {
         match (a, b) {
             (Chunk::Array(a), Chunk::Array(b)) => {
                 let len = simd::and_arrays(a, b, &mut self.ids);
                 self.set_array(len);
             }
             (Chunk::Bits { bits: a, .. }, Chunk::Bits { bits: b, .. }) => {
-                let len = simd::and(a, b, &mut self.bits.0);
+                let len = simd::zip(BitOp::And, a, b, &mut self.bits.0);
                 self.set_bits(len);
             }
             (Chunk::Array(ids), Chunk::Bits { bits, .. })
@@ -628,41 +698,17 @@ impl ChunkBuf {
     }
 
     /// Becomes the ids that are in one of the chunks or in both.
-    pub fn or(&mut self, a: Chunk<'_>, b: Chunk<'_>) {
+    fn or(&mut self, a: Chunk<'_>, b: Chunk<'_>) {
         match (a, b) {
             (Chunk::Array(a), Chunk::Array(b)) if a.len() + b.len() <= ARRAY_MAX => {
                 let len = simd::or_arrays(a, b, &mut self.ids);
                 self.set_array(len);
             }
             (Chunk::Bits { bits: a, .. }, Chunk::Bits { bits: b, .. }) => {
-                let len = simd::or(a, b, &mut self.bits.0);
+                let len = simd::zip(BitOp::Or, a, b, &mut self.bits.0);
                 self.set_bits(len);
             }
-            (Chunk::Runs(a), Chunk::Runs(b)) => {
-                let runs = self.start_runs();
-                let mut push = |run: [u8; 4]| {
-                    let (first, last) = run_bounds(run);
-                    match runs.last_mut() {
-                        Some(open) if run_bounds(*open).1 + 1 >= first => {
-                            let bounds = run_bounds(*open);
-                            *open = run_of(bounds.0, bounds.1.max(last));
-                        }
-                        _ => runs.push(run),
-                    }
-                };
-                let (mut i, mut j) = (0, 0);
-                while i < a.len() || j < b.len() {
-                    let left = a.get(i).map_or(u32::MAX, |&run| run_bounds(run).0);
-                    let right = b.get(j).map_or(u32::MAX, |&run| run_bounds(run).0);
-                    if left <= right {
-                        push(a[i]);
-                        i += 1;
-                    } else {
-                        push(b[j]);
-                        j += 1;
-                    }
-                }
-            }
+            (Chunk::Runs(a), Chunk::Runs(b)) => join_runs(a, b, self.start_runs()),
             (Chunk::Runs(runs), _) | (_, Chunk::Runs(runs)) if is_full(runs) => {
                 self.copy_from(Chunk::Runs(runs));
             }
@@ -676,7 +722,7 @@ impl ChunkBuf {
     }
 
     /// Becomes the ids that are in exactly one of the chunks.
-    pub fn xor(&mut self, a: Chunk<'_>, b: Chunk<'_>) {
+    fn xor(&mut self, a: Chunk<'_>, b: Chunk<'_>) {
         match (a, b) {
             (Chunk::Array(a), Chunk::Array(b)) if a.len() + b.len() <= ARRAY_MAX => {
                 let len = simd::xor_arrays(a, b, &mut self.ids);
@@ -699,6 +745,10 @@ impl ChunkBuf {
                     }
                 }
             }
+            (Chunk::Bits { bits: a, .. }, Chunk::Bits { bits: b, .. }) => {
+                let len = simd::zip(BitOp::Xor, a, b, &mut self.bits.0);
+                self.set_bits(len);
+            }
             _ => {
                 self.copy_to_bits(a);
                 b.xor_into(&mut self.bits.0);
@@ -709,7 +759,7 @@ impl ChunkBuf {
     }
 
     /// Becomes the ids of `a` that are not in `b`.
-    pub fn and_not(&mut self, a: Chunk<'_>, b: Chunk<'_>) {
+    fn and_not(&mut self, a: Chunk<'_>, b: Chunk<'_>) {
         match (a, b) {
             (Chunk::Array(a), Chunk::Array(b)) => {
                 let len = simd::and_not_arrays(a, b, &mut self.ids);
@@ -720,7 +770,7 @@ impl ChunkBuf {
                 self.set_array(len);
             }
             (Chunk::Bits { bits: a, .. }, Chunk::Bits { bits: b, .. }) => {
-                let len = simd::and_not(a, b, &mut self.bits.0);
+                let len = simd::zip(BitOp::AndNot, a, b, &mut self.bits.0);
                 self.set_bits(len);
             }
             (Chunk::Runs(a), Chunk::Runs(b)) => {

@@ -1,7 +1,8 @@
 //! A set seen chunk by chunk: the one mechanism behind every codec and every set operation.
 
 use crate::cast::low16;
-use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf};
+use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf, Loaded};
+use crate::codec::roaring::RoaringCursor;
 use crate::codec::{BitmapCodec, Codec, Encoder, with_codec};
 use crate::ops::{And, AndNot, Complement, Or, Xor};
 
@@ -30,7 +31,7 @@ use crate::ops::{And, AndNot, Complement, Or, Xor};
 ///
 /// A cursor only moves forward: [`seek`](Chunks::seek) with the key it stands at, or a smaller
 /// one, stays. After `seek` returned `Some(key)`, at most one of [`load`](Chunks::load),
-/// [`chunk_len`](Chunks::chunk_len) and [`or_into`](Chunks::or_into) is called, once, and then `seek` with a
+/// [`load_parts`](Chunks::load_parts), [`chunk_len`](Chunks::chunk_len) and [`or_into`](Chunks::or_into) is called, once, and then `seek` with a
 /// greater key.
 pub trait Chunks {
     /// Moves to the first chunk whose key is at least `key` and that may hold an id, and returns
@@ -39,6 +40,11 @@ pub trait Chunks {
 
     /// The chunk under the cursor.
     fn load(&mut self) -> Chunk<'_>;
+
+    /// The chunk under the cursor, or what it is to be made of.
+    fn load_parts(&mut self) -> Loaded<'_> {
+        Loaded::Chunk(self.load())
+    }
 
     /// How many ids the chunk under the cursor holds.
     fn chunk_len(&mut self) -> u32 {
@@ -50,8 +56,16 @@ pub trait Chunks {
         self.load().or_into(target);
     }
 
+    /// The cursor itself, if it goes over a Roaring bitmap: pairs of those have ways of their own.
+    fn as_roaring(&self) -> Option<&RoaringCursor<'_>> {
+        None
+    }
+
     /// At most how many chunks there are to come.
     fn chunks_max(&self) -> usize;
+
+    /// A key that is greater than those of all chunks.
+    fn keys_end(&self) -> u32;
 
     /// The ids that are in both sets.
     fn and<B: Chunks>(self, other: B) -> And<Self, B>
@@ -136,7 +150,10 @@ pub trait Chunks {
             let mut encoder = codec.encoder(target, chunks_max);
             let mut from = 0;
             while let Some(key) = self.seek(from) {
-                encoder.chunk(key, self.load());
+                match self.load_parts() {
+                    Loaded::Chunk(chunk) => encoder.chunk(key, chunk),
+                    Loaded::Pair { op, a, b, len_min } => encoder.pair(key, op, a, b, len_min),
+                }
                 from = key + 1;
             }
             encoder.finish();
@@ -151,14 +168,23 @@ impl<C: Chunks + ?Sized> Chunks for Box<C> {
     fn load(&mut self) -> Chunk<'_> {
         (**self).load()
     }
+    fn load_parts(&mut self) -> Loaded<'_> {
+        (**self).load_parts()
+    }
     fn chunk_len(&mut self) -> u32 {
         (**self).chunk_len()
     }
     fn or_into(&mut self, target: &mut Bits) {
         (**self).or_into(target);
     }
+    fn as_roaring(&self) -> Option<&RoaringCursor<'_>> {
+        (**self).as_roaring()
+    }
     fn chunks_max(&self) -> usize {
         (**self).chunks_max()
+    }
+    fn keys_end(&self) -> u32 {
+        (**self).keys_end()
     }
 }
 

@@ -1,8 +1,9 @@
 //! The table of codecs, what each has to offer, and the one place that picks one by name.
 
-use crate::chunk::Chunk;
+use crate::chunk::{Bits, Chunk, WORDS};
 use crate::chunks::Chunks;
 use crate::error::{DecodeError, UnknownCodec};
+use crate::simd::{self, BitOp};
 
 pub mod compax;
 pub mod compax2;
@@ -258,6 +259,12 @@ pub trait Encoder {
     fn ids(&mut self, ids: &[u32]);
     /// Adds a chunk, its key above those added before.
     fn chunk(&mut self, key: u32, chunk: Chunk<'_>);
+    /// Adds a chunk that is `op` of two bitsets, with at least `len_min` ids.
+    fn pair(&mut self, key: u32, op: BitOp, a: &Bits, b: &Bits, _len_min: u32) {
+        let mut bits: Bits = [[0; 8]; WORDS];
+        let len = simd::zip(op, a, b, &mut bits);
+        self.chunk(key, Chunk::Bits { bits: &bits, len });
+    }
     /// Writes what was held back. Without it the bytes are not complete.
     fn finish(self);
 }

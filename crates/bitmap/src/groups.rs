@@ -10,7 +10,7 @@
 //! the words that come out are compared with the words that went in. What differs was not written
 //! by the encoder.
 
-use crate::cast::{len32, low32, size};
+use crate::cast::{len32, low32};
 use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf, or_word, set_range};
 use crate::chunks::Chunks;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
@@ -237,35 +237,56 @@ impl<S: GroupSink> Grouper<S> {
     }
 
     /// Adds ascending ids, all above those added before.
-    #[inline]
+    #[inline(always)]
     pub fn ids(&mut self, ids: &[u32]) {
+        // In locals, so that they stay in registers while the sink writes.
+        let Self { mut group, mut payload, mut ones, mut zeros, .. } = *self;
         let mut rest = ids;
         while let Some(&first) = rest.first() {
-            let group = first / GROUP_ROWS;
-            self.move_to(group);
-            let base = group * GROUP_ROWS;
-            // Ids are distinct, so 31 of them that span 31 rows are all of the group.
-            if first == base && rest.get(30) == Some(&(base + 30)) {
-                let full = full_groups(rest, base);
-                self.push(FULL, full);
-                self.group += full;
-                rest = &rest[(full * GROUP_ROWS) as usize..];
-                continue;
+            let next = first / GROUP_ROWS;
+            let base = next * GROUP_ROWS;
+            if next != group {
+                // Neither empty nor full, which is what most groups with an id are.
+                if payload.wrapping_sub(1) < FULL - 1 {
+                    if zeros > 0 {
+                        self.sink.fill(false, zeros);
+                    }
+                    if ones > 0 {
+                        self.sink.fill(true, ones);
+                        ones = 0;
+                    }
+                    self.sink.literal(payload);
+                    zeros = next - group - 1;
+                } else {
+                    (self.ones, self.zeros) = (ones, zeros);
+                    self.push(payload, 1);
+                    if next - group > 1 {
+                        self.push(0, next - group - 1);
+                    }
+                    (ones, zeros) = (self.ones, self.zeros);
+                }
+                (group, payload) = (next, 0);
+                // Ids are distinct, so 31 of them that span 31 rows are all of the group.
+                if first == base && rest.get(30) == Some(&(base + 30)) {
+                    let full = full_groups(rest, base);
+                    ones += full;
+                    group += full;
+                    rest = &rest[(full * GROUP_ROWS) as usize..];
+                    continue;
+                }
             }
-            let mut payload = self.payload;
-            let mut taken = 0;
-            for &id in rest {
-                // Wraps for ids of later groups, all of which are then above the limit.
-                let offset = id.wrapping_sub(base);
-                if offset >= GROUP_ROWS {
+            payload |= 1 << (GROUP_ROWS - 1) >> (first - base);
+            let mut taken = 1;
+            for &id in &rest[1..] {
+                if id - base >= GROUP_ROWS {
                     break;
                 }
-                payload |= 1 << (GROUP_ROWS - 1) >> offset;
+                payload |= 1 << (GROUP_ROWS - 1) >> (id - base);
                 taken += 1;
             }
-            self.payload = payload;
             rest = &rest[taken..];
         }
+        (self.group, self.payload, self.ones, self.zeros) = (group, payload, ones, zeros);
     }
 
     /// Adds the rows `first..=last`, above those added before.
@@ -364,12 +385,14 @@ fn full_groups(ids: &[u32], base: u32) -> u32 {
 }
 
 impl<S: GroupSink> Encoder for Grouper<S> {
+    #[inline(always)]
     fn ids(&mut self, ids: &[u32]) {
         Grouper::ids(self, ids);
     }
     fn chunk(&mut self, key: u32, chunk: Chunk<'_>) {
         Grouper::chunk(self, key, chunk);
     }
+    #[inline(always)]
     fn finish(mut self) {
         Grouper::finish(&mut self);
     }
@@ -394,6 +417,7 @@ impl<G: GroupCodec> BitmapCodec for G {
         G::CODEC
     }
 
+    #[inline(always)]
     fn encoder<'t>(&self, target: &'t mut Vec<u8>, _: usize) -> Self::Encoder<'t> {
         Grouper::new(G::sink(target))
     }
@@ -598,6 +622,10 @@ impl<G: GroupCodec> Chunks for GroupCursor<'_, G> {
     }
 
     fn chunks_max(&self) -> usize {
-        size(u64::from(self.rows.div_ceil(CHUNK_ROWS)))
+        self.keys_end() as usize
+    }
+
+    fn keys_end(&self) -> u32 {
+        self.rows.div_ceil(CHUNK_ROWS)
     }
 }

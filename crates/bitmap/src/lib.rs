@@ -23,4 +23,5 @@ pub use chunks::{Chunks, Ids};
 pub use codec::{ALL_CODECS, Codec, CodecId};
 pub use error::{DecodeError, UnknownCodec};
 pub use ops::{intersection, union};
+pub use simd::BitOp;
 pub use stats::{Sizes, encode_auto};

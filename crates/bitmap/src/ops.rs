@@ -1,8 +1,25 @@
 //! Set operations: cursors made of cursors, and the union and intersection of many.
 
 use crate::cast::low16;
-use crate::chunk::{self, Bits, CHUNK_ROWS, Chunk, ChunkBuf};
+use crate::chunk::{self, Bits, CHUNK_ROWS, Chunk, ChunkBuf, Loaded};
 use crate::chunks::Chunks;
+use crate::simd::BitOp;
+
+/// Two bitsets as they are, anything else combined in the buffer.
+#[inline]
+fn parts<'a>(op: BitOp, a: Chunk<'a>, b: Chunk<'a>, buffer: &'a mut ChunkBuf) -> Loaded<'a> {
+    if let (Chunk::Bits { bits: x, len: x_len }, Chunk::Bits { bits: y, len: y_len }) = (a, b) {
+        let len_min = match op {
+            BitOp::And => (x_len + y_len).saturating_sub(CHUNK_ROWS),
+            BitOp::Or => x_len.max(y_len),
+            BitOp::Xor => x_len.abs_diff(y_len),
+            BitOp::AndNot => x_len.saturating_sub(y_len),
+        };
+        return Loaded::Pair { op, a: x, b: y, len_min };
+    }
+    buffer.combine(op, a, b);
+    Loaded::Chunk(buffer.chunk())
+}
 
 /// The ids in both sets; made by [`Chunks::and`].
 #[derive(Debug)]
@@ -36,8 +53,13 @@ impl<A: Chunks, B: Chunks> Chunks for And<A, B> {
 
     #[inline]
     fn load(&mut self) -> Chunk<'_> {
-        self.buffer.and(self.a.load(), self.b.load());
+        self.buffer.combine(BitOp::And, self.a.load(), self.b.load());
         self.buffer.chunk()
+    }
+
+    #[inline]
+    fn load_parts(&mut self) -> Loaded<'_> {
+        parts(BitOp::And, self.a.load(), self.b.load(), &mut self.buffer)
     }
 
     #[inline]
@@ -45,8 +67,24 @@ impl<A: Chunks, B: Chunks> Chunks for And<A, B> {
         chunk::and_count(self.a.load(), self.b.load())
     }
 
+    fn count(mut self) -> u64 {
+        if let (Some(a), Some(b)) = (self.a.as_roaring(), self.b.as_roaring()) {
+            return a.and_count(b);
+        }
+        let (mut count, mut from) = (0, 0);
+        while let Some(key) = self.seek(from) {
+            count += u64::from(self.chunk_len());
+            from = key + 1;
+        }
+        count
+    }
+
     fn chunks_max(&self) -> usize {
         self.a.chunks_max().min(self.b.chunks_max())
+    }
+
+    fn keys_end(&self) -> u32 {
+        self.a.keys_end().min(self.b.keys_end())
     }
 }
 
@@ -92,7 +130,7 @@ impl<A: Chunks, B: Chunks> Either<A, B> {
 
 /// A set operation whose result may hold ids of either side.
 macro_rules! either {
-    ($(#[$doc:meta])* $name:ident, $op:ident, counted $factor:literal times) => {
+    ($(#[$doc:meta])* $name:ident, $op:expr, counted $factor:literal times) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub struct $name<A, B>(Either<A, B>);
@@ -115,8 +153,19 @@ macro_rules! either {
                     Side::Left => self.0.a.load(),
                     Side::Right => self.0.b.load(),
                     Side::Both => {
-                        self.0.buffer.$op(self.0.a.load(), self.0.b.load());
+                        self.0.buffer.combine($op, self.0.a.load(), self.0.b.load());
                         self.0.buffer.chunk()
+                    }
+                }
+            }
+
+            #[inline]
+            fn load_parts(&mut self) -> Loaded<'_> {
+                match self.0.side() {
+                    Side::Left => self.0.a.load_parts(),
+                    Side::Right => self.0.b.load_parts(),
+                    Side::Both => {
+                        parts($op, self.0.a.load(), self.0.b.load(), &mut self.0.buffer)
                     }
                 }
             }
@@ -134,7 +183,12 @@ macro_rules! either {
             }
 
             fn chunks_max(&self) -> usize {
-                self.0.a.chunks_max() + self.0.b.chunks_max()
+                let sum = self.0.a.chunks_max() + self.0.b.chunks_max();
+                sum.min(self.keys_end() as usize)
+            }
+
+            fn keys_end(&self) -> u32 {
+                self.0.a.keys_end().max(self.0.b.keys_end())
             }
         }
     };
@@ -142,12 +196,12 @@ macro_rules! either {
 
 either! {
     /// The ids in either set; made by [`Chunks::or`].
-    Or, or, counted 1 times
+    Or, BitOp::Or, counted 1 times
 }
 
 either! {
     /// The ids in exactly one of the sets; made by [`Chunks::xor`].
-    Xor, xor, counted 2 times
+    Xor, BitOp::Xor, counted 2 times
 }
 
 /// The ids of one set that are not in the other; made by [`Chunks::and_not`].
@@ -179,8 +233,16 @@ impl<A: Chunks, B: Chunks> Chunks for AndNot<A, B> {
         if !self.both {
             return self.a.load();
         }
-        self.buffer.and_not(self.a.load(), self.b.load());
+        self.buffer.combine(BitOp::AndNot, self.a.load(), self.b.load());
         self.buffer.chunk()
+    }
+
+    #[inline]
+    fn load_parts(&mut self) -> Loaded<'_> {
+        if !self.both {
+            return self.a.load_parts();
+        }
+        parts(BitOp::AndNot, self.a.load(), self.b.load(), &mut self.buffer)
     }
 
     #[inline]
@@ -194,6 +256,10 @@ impl<A: Chunks, B: Chunks> Chunks for AndNot<A, B> {
 
     fn chunks_max(&self) -> usize {
         self.a.chunks_max()
+    }
+
+    fn keys_end(&self) -> u32 {
+        self.a.keys_end()
     }
 }
 
@@ -242,7 +308,11 @@ impl<A: Chunks> Chunks for Complement<A> {
     }
 
     fn chunks_max(&self) -> usize {
-        self.rows.div_ceil(CHUNK_ROWS) as usize
+        self.keys_end() as usize
+    }
+
+    fn keys_end(&self) -> u32 {
+        self.rows.div_ceil(CHUNK_ROWS)
     }
 }
 
@@ -301,7 +371,11 @@ impl<C: Chunks> Chunks for Union<C> {
 
     fn chunks_max(&self) -> usize {
         let sum: usize = self.sets.iter().map(Chunks::chunks_max).sum();
-        sum.min(CHUNK_ROWS as usize)
+        sum.min(self.keys_end() as usize)
+    }
+
+    fn keys_end(&self) -> u32 {
+        self.sets.iter().map(Chunks::keys_end).max().unwrap_or(0)
     }
 }
 
@@ -346,12 +420,12 @@ impl<C: Chunks> Chunks for Intersection<C> {
             [] => Chunk::Array(&[]),
             [only] => only.load(),
             [first, second, rest @ ..] => {
-                result.and(first.load(), second.load());
+                result.combine(BitOp::And, first.load(), second.load());
                 for set in rest {
                     if result.chunk().is_empty() {
                         break;
                     }
-                    scratch.and(result.chunk(), set.load());
+                    scratch.combine(BitOp::And, result.chunk(), set.load());
                     std::mem::swap(result, scratch);
                 }
                 result.chunk()
@@ -361,5 +435,9 @@ impl<C: Chunks> Chunks for Intersection<C> {
 
     fn chunks_max(&self) -> usize {
         self.sets.iter().map(Chunks::chunks_max).min().unwrap_or(0)
+    }
+
+    fn keys_end(&self) -> u32 {
+        self.sets.iter().map(Chunks::keys_end).min().unwrap_or(0)
     }
 }

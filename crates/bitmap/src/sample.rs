@@ -23,7 +23,7 @@ pub enum Family {
         density: f64,
     },
     /// 90 of 100 ids in `clusters` stretches that may overlap, each a random one of
-    /// rows / (5 * clusters), the rest anywhere. The clustered scenarios of the HiPES paper.
+    /// rows / (5 * clusters), the rest outside of all. The clustered scenarios of the HiPES paper.
     Hipes {
         /// How many ids there are, less those drawn twice.
         ids: u32,
@@ -62,15 +62,22 @@ impl Family {
             }
             Family::Hipes { ids, clusters } => {
                 let span = rows / (5 * clusters.max(1)).max(1);
-                let starts: Vec<u32> =
-                    (0..clusters).map(|_| random.below(rows - span.min(rows - 1))).collect();
+                let starts: Vec<u32> = (0..clusters)
+                    .map(|_| random.below(rows - span.min(rows.saturating_sub(1))))
+                    .collect();
+                let outside = |id: u32| starts.iter().all(|&start| id.wrapping_sub(start) >= span);
                 let mut drawn: Vec<u32> = (0..ids)
-                    .map(|_| match starts.as_slice() {
-                        [_, ..] if random.below(10) < 9 => {
+                    .map(|_| {
+                        if clusters > 0 && random.below(10) < 9 {
                             let start = starts[random.below(clusters) as usize];
-                            start + random.below(span.max(1))
+                            return start + random.below(span.max(1));
                         }
-                        _ => random.below(rows),
+                        loop {
+                            let id = random.below(rows);
+                            if outside(id) {
+                                return id;
+                            }
+                        }
                     })
                     .collect();
                 drawn.sort_unstable();
@@ -112,7 +119,7 @@ impl Random {
     }
 
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -122,12 +129,12 @@ impl Random {
 
     /// A number below `end`, which is not 0.
     pub fn below(&mut self, end: u32) -> u32 {
-        low32((self.next() >> 32) * u64::from(end) >> 32)
+        low32(((self.number() >> 32) * u64::from(end)) >> 32)
     }
 
     /// A number from 0 up to and without 1.
     pub fn unit(&mut self) -> f64 {
-        f64::from(low32(self.next() >> 32)) / f64::from(1 << 16) / f64::from(1 << 16)
+        f64::from(low32(self.number() >> 32)) / f64::from(1 << 16) / f64::from(1 << 16)
     }
 
     /// How many tries fail before one succeeds, at that chance.

@@ -111,9 +111,8 @@ impl Sizes {
 
     /// The codec that needs the fewest bytes; of several, the one with the lowest id.
     pub fn smallest(&self) -> Codec {
-        let by_size = ALL_CODECS.into_iter().zip(self.0).min_by_key(|&(codec, bytes)| {
-            (bytes, codec.id())
-        });
+        let by_size =
+            ALL_CODECS.into_iter().zip(self.0).min_by_key(|&(codec, bytes)| (bytes, codec.id()));
         by_size.map_or(Codec::Wah, |(codec, _)| codec)
     }
 }

@@ -2,6 +2,14 @@
 //!
 //! Where a printed stream ends with a fill of zeros it is dropped, as our encoders write none.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "a failed test panics"
+)]
+
 use tapdex_bitmap::codec::masc::Windowed;
 use tapdex_bitmap::{Bitmap, Codec, DecodeError};
 
@@ -47,14 +55,7 @@ fn figure_5() -> Vec<u32> {
 
 #[test]
 fn masc_figure_5_is_the_set_we_take_it_for() {
-    let drawn = [
-        (0, 1),
-        (0x0003_FFFF, 1),
-        (0x7FFF_F000, 1),
-        (0, 2),
-        (0x0003_C000, 1),
-        (0, 1),
-    ];
+    let drawn = [(0, 1), (0x0003_FFFF, 1), (0x7FFF_F000, 1), (0, 2), (0x0003_C000, 1), (0, 1)];
     assert_eq!(groups(&drawn), figure_5());
 }
 
@@ -158,8 +159,7 @@ fn assert_gpu_wah(input: &[(usize, u32)], len: usize, expected: &[u32]) {
 
 #[test]
 fn gpu_wah_authors_tests() {
-    let block =
-        [(0, 8), (3, 0x4000_0000), (5, 0xFC00_0000), (6, 0xFFFF_FFFF), (7, 0x00FF_FFFF)];
+    let block = [(0, 8), (3, 0x4000_0000), (5, 0xFC00_0000), (6, 0xFFFF_FFFF), (7, 0x00FF_FFFF)];
     let one = [0x0000_0008, 0x8000_0003, 0x0000_0004, 0x8000_0001, 0xC000_0002, 0x8000_0018];
     assert_gpu_wah(&block, 31, &one[..5]);
     let repeated: Vec<(usize, u32)> =
@@ -240,9 +240,7 @@ fn compax_family_table() {
         },
         Row {
             groups: &[(0x00AB_0000, 1), (FULL, 5), (0x0000_CD00, 1)],
-            compax: &[
-                0x80AB_0000, u32::MAX, u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0x8000_CD00,
-            ],
+            compax: &[0x80AB_0000, u32::MAX, u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0x8000_CD00],
             compax2: &[0xB9AB_05CD],
             secompax: &[0xA985_ABCD],
             ends_with_zeros: false,
@@ -264,7 +262,14 @@ fn compax_family_table() {
         Row {
             groups: &[(FULL, 3), (0x4100_0000, 1), (FULL, 4)],
             compax: &[
-                u32::MAX, u32::MAX, u32::MAX, 0xC100_0000, u32::MAX, u32::MAX, u32::MAX, u32::MAX,
+                u32::MAX,
+                u32::MAX,
+                u32::MAX,
+                0xC100_0000,
+                u32::MAX,
+                u32::MAX,
+                u32::MAX,
+                u32::MAX,
             ],
             compax2: &[0xDE03_4104],
             secompax: &[0xF703_4104],

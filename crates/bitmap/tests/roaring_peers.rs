@@ -1,5 +1,13 @@
 //! Our roaring codec against the `roaring` and `croaring` crates: bytes and answers.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "a failed test panics"
+)]
+
 use proptest::prelude::*;
 use tapdex_bitmap::sample::Random;
 use tapdex_bitmap::testing::{data_sets, fuzz_algebra, small_set};
@@ -50,7 +58,7 @@ fn peers_agree_on_every_data_set() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn peers_agree_on_any_set(seed: u64) {

@@ -1,2 +1,87 @@
-//! x
-fn main() {}
+//! The `tapdex` command: reads the arguments, runs one subcommand, and turns its end into an exit
+//! code.
+
+#![forbid(unsafe_code)]
+
+mod cmd;
+
+use std::io::{self, BufReader, BufWriter, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+
+/// Bad usage or bad input: trying again with the same words will not help.
+const EXIT_USAGE: u8 = 2;
+/// Something could not be read or written.
+const EXIT_IO: u8 = 4;
+
+/// Large enough that millions of short lines cost few system calls.
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// The index on a network tap: search days of packets in milliseconds.
+///
+/// For now there are the codecs of its bitmap index, to try out, look at and compare:
+///
+///     tapdex codec list
+///     tapdex codec sample --density 0.01 | tapdex codec stats
+///     tapdex help codec encode
+///
+/// Exits with 0 when done, 2 after bad usage or bad input, and 4 when something could not be read
+/// or written. A reader that stops early, such as head, is no error.
+#[derive(Debug, clap::Parser)]
+#[command(name = "tapdex", version, verbatim_doc_comment)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Codec(cmd::codec::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let mut input = BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+    let result = match &cli.command {
+        Command::Codec(args) => cmd::codec::run(args, &mut input, &mut out),
+    };
+    // Also after an error: what was found until then is worth having.
+    let flushed = out.flush().context(cmd::CANNOT_WRITE);
+    match result.and(flushed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => report(&error),
+    }
+}
+
+/// Prints what clap has to say: help that was asked for, or what is wrong with the arguments.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        return match error.print() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => report(&anyhow::Error::new(error).context(cmd::CANNOT_WRITE)),
+        };
+    }
+    let text = error.render().to_string();
+    match text.strip_prefix("error: ") {
+        Some(text) => cmd::note(text.trim_end()),
+        // The help, for a command that lacks a subcommand.
+        None => drop(write!(io::stderr(), "{text}")),
+    }
+    ExitCode::from(EXIT_USAGE)
+}
+
+/// Prints an error and picks its exit code.
+fn report(error: &anyhow::Error) -> ExitCode {
+    let io_error = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+    if io_error.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe) {
+        return ExitCode::SUCCESS;
+    }
+    cmd::note(&format!("{error:#}"));
+    ExitCode::from(if io_error.is_some() { EXIT_IO } else { EXIT_USAGE })
+}

@@ -50,7 +50,7 @@ impl Rule for Compax2 {
                 Item::Dirty { nearly_full: false, place, byte, .. },
                 Item::Fill { ones: after_ones, count: after @ ..=MERGED_COUNT_MAX },
             ] if before_ones == after_ones => {
-                let values = u32::from(before_ones) * 0b11 << 27;
+                let values = (u32::from(before_ones) * 0b11) << 27;
                 Some(FLF | values | place << 25 | before << 16 | byte << 8 | after)
             }
             [

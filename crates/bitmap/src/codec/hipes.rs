@@ -183,7 +183,8 @@ impl BitmapCodec for Hipes {
     }
 
     fn cardinality(&self, source: &[u8], _: u32) -> u64 {
-        let payloads = source.chunks_exact(self.0.chunk_bytes()).map(|chunk| &chunk[HEADER_BYTES..]);
+        let payloads =
+            source.chunks_exact(self.0.chunk_bytes()).map(|chunk| &chunk[HEADER_BYTES..]);
         payloads.map(|bytes| u64::from(simd::count(bytes.as_chunks().0))).sum()
     }
 
@@ -244,7 +245,8 @@ impl<'a> HipesCursor<'a> {
     #[inline(always)]
     fn chunk(&self, index: usize) -> (u32, &'a [u8]) {
         let size = self.width.chunk_bytes();
-        let (header, payload) = self.source[index * size..(index + 1) * size].split_at(HEADER_BYTES);
+        let (header, payload) =
+            self.source[index * size..(index + 1) * size].split_at(HEADER_BYTES);
         (u32::from_le_bytes([header[0], header[1], header[2], header[3]]), payload)
     }
 
@@ -339,6 +341,11 @@ impl Chunks for HipesCursor<'_> {
 
     fn chunks_max(&self) -> usize {
         let keys = 1_usize << self.width.0.saturating_sub(16);
-        (self.stored() - self.at).saturating_mul(keys).min(CHUNK_ROWS as usize)
+        (self.stored() - self.at).saturating_mul(keys).min(self.keys_end() as usize)
+    }
+
+    fn keys_end(&self) -> u32 {
+        let last = self.stored().checked_sub(1).map(|last| self.last_key(self.chunk(last).0) + 1);
+        last.and_then(|key| u32::try_from(key).ok()).unwrap_or(0).min(CHUNK_ROWS)
     }
 }

@@ -52,7 +52,7 @@ pub struct Masc;
 #[inline(always)]
 fn length_bits(length: u64) -> u32 {
     let length = low32(length);
-    (length / GROUP_ROWS) << 5 | length % GROUP_ROWS
+    (length / GROUP_ROWS) << 5 | (length % GROUP_ROWS)
 }
 
 /// The zeros and then the ones that a word stands for.
@@ -195,6 +195,7 @@ impl<S: RunSink> Joiner<S> {
         }
     }
 
+    #[inline(always)]
     fn ids(&mut self, ids: &[u32]) {
         let mut rest = ids;
         while let Some(&first) = rest.first() {
@@ -224,6 +225,7 @@ impl<'a> RunEncoder<&'a mut WordCount> {
 }
 
 impl<T: WordTarget> Encoder for RunEncoder<T> {
+    #[inline(always)]
     fn ids(&mut self, ids: &[u32]) {
         self.0.ids(ids);
     }
@@ -241,11 +243,7 @@ impl<T: WordTarget> Encoder for RunEncoder<T> {
 }
 
 /// Puts the runs of a stream through a sink again, which compares the words.
-fn recheck<S: RunSink>(
-    source: &[u8],
-    rows: u32,
-    mut joiner: Joiner<S>,
-) -> Result<(), DecodeError> {
+fn recheck<S: RunSink>(source: &[u8], rows: u32, mut joiner: Joiner<S>) -> Result<(), DecodeError> {
     let mut at = 0;
     for (index, &word) in words(source)?.iter().enumerate() {
         let (zeros, ones) = unpack(u32::from_le_bytes(word));
@@ -270,6 +268,7 @@ impl BitmapCodec for Masc {
         Codec::Masc
     }
 
+    #[inline(always)]
     fn encoder<'t>(&self, target: &'t mut Vec<u8>, _: usize) -> Self::Encoder<'t> {
         RunEncoder::new(target)
     }
@@ -392,7 +391,11 @@ impl Chunks for RunCursor<'_> {
     }
 
     fn chunks_max(&self) -> usize {
-        self.rows.div_ceil(CHUNK_ROWS) as usize
+        self.keys_end() as usize
+    }
+
+    fn keys_end(&self) -> u32 {
+        self.rows.div_ceil(CHUNK_ROWS)
     }
 }
 

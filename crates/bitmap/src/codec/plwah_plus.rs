@@ -96,9 +96,15 @@ impl GroupCodec for PlwahPlus {
 #[derive(Debug, Clone, Copy)]
 enum Item {
     None,
-    Fill { ones: bool, count: u32 },
+    Fill {
+        ones: bool,
+        count: u32,
+    },
     /// The literal, and the pair word that says it with the fill left out.
-    Literal { payload: u32, pair: u32 },
+    Literal {
+        payload: u32,
+        pair: u32,
+    },
 }
 
 /// Holds one item back until the next is known.

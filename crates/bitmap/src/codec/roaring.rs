@@ -28,13 +28,15 @@
 //! Source: Lemire et al., "Roaring bitmaps: implementation of an optimized software library",
 //! 2018, and the published format specification.
 
+use std::cmp::Ordering;
+
 use crate::cast::{len32, low16};
-use crate::chunk::{ARRAY_MAX, Bits, Chunk, WORDS, id_of, run_bounds, run_of};
+use crate::chunk::{ARRAY_MAX, Bits, Chunk, WORDS, and_count, id_of, run_bounds, run_of};
 use crate::chunks::Chunks;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
 use crate::runs::run_len;
-use crate::simd;
+use crate::simd::{self, BitOp};
 
 const COOKIE: u32 = 12346;
 const COOKIE_RUNS: u32 = 12347;
@@ -47,11 +49,21 @@ const CONTAINERS_MAX: u32 = 1 << 16;
 #[derive(Debug, Clone, Copy)]
 pub struct Roaring;
 
+/// Bytes of a container of so many ids that is an array or a bitset.
+fn plain_bytes(ids: u32) -> usize {
+    if ids as usize <= ARRAY_MAX { 2 * ids as usize } else { BITSET_BYTES }
+}
+
 /// Bytes of the cheapest container of so many ids in so many runs, and whether it is of runs.
 pub(crate) fn container_bytes(ids: u32, runs: u32) -> (usize, bool) {
-    let plain = if ids as usize <= ARRAY_MAX { 2 * ids as usize } else { BITSET_BYTES };
+    let plain = plain_bytes(ids);
     let as_runs = 2 + 4 * runs as usize;
     (plain.min(as_runs), as_runs < plain)
+}
+
+/// The most runs with which a container is strictly smaller than that many bytes.
+fn runs_max(bytes: usize) -> u32 {
+    len32(bytes.saturating_sub(3) / 4)
 }
 
 /// Bytes before the first container.
@@ -65,13 +77,14 @@ pub(crate) fn header_bytes(containers: usize, has_runs: bool) -> usize {
 
 /// Puts a set into containers; see [`Encoder`].
 ///
-/// The containers are written behind room for the header of as many as there can be, and moved up
-/// at the end if there are fewer.
+/// The containers are written behind room for the header of as many as there can be, and moved at
+/// the end if there were fewer, or if only a later one than the first was of runs.
 #[derive(Debug)]
 pub struct RoaringEncoder<'t> {
     target: &'t mut Vec<u8>,
     start: usize,
     room: usize,
+    chunks_max: usize,
     /// Key and number of ids, and whether it is of runs, of each container.
     containers: Vec<(u16, u16, bool)>,
     /// Where each container starts, counted from the first.
@@ -83,15 +96,17 @@ pub struct RoaringEncoder<'t> {
 impl<'t> RoaringEncoder<'t> {
     fn new(target: &'t mut Vec<u8>, chunks_max: usize) -> Self {
         let start = target.len();
-        let room = header_bytes(chunks_max, false).max(header_bytes(chunks_max, true));
-        target.resize(start + room, 0);
         let containers = Vec::with_capacity(chunks_max);
         let offsets = Vec::with_capacity(chunks_max);
-        Self { target, start, room, containers, offsets, open: Vec::new() }
+        Self { target, start, room: 0, chunks_max, containers, offsets, open: Vec::new() }
     }
 
     #[inline(always)]
     fn begin(&mut self, key: u32, ids: u32, is_runs: bool) {
+        if self.containers.is_empty() {
+            self.room = header_bytes(self.chunks_max, is_runs);
+            self.target.resize(self.start + self.room, 0);
+        }
         self.offsets.push(len32(self.target.len() - self.start - self.room));
         self.containers.push((low16(key), low16(ids - 1), is_runs));
     }
@@ -137,7 +152,14 @@ impl<'t> RoaringEncoder<'t> {
 
     fn runs(&mut self, chunk: Chunk<'_>, runs: u32) {
         self.target.extend_from_slice(&low16(runs).to_le_bytes());
-        chunk.for_each_run(|first, last| self.target.extend_from_slice(&run_of(first, last)));
+        let start = self.target.len();
+        self.target.resize(start + 4 * runs as usize, 0);
+        let mut slots = self.target[start..].as_chunks_mut().0.iter_mut();
+        chunk.for_each_run(|first, last| {
+            if let Some(slot) = slots.next() {
+                *slot = run_of(first, last);
+            }
+        });
     }
 }
 
@@ -184,10 +206,10 @@ impl Encoder for RoaringEncoder<'_> {
                 }
             }
             Chunk::Bits { bits, .. } => {
-                let runs = simd::count_runs(bits);
-                let (bytes, is_runs) = container_bytes(len, runs);
-                self.begin(key, len, is_runs);
-                if is_runs {
+                let bytes = plain_bytes(len);
+                let runs = simd::runs_up_to(bits, runs_max(bytes));
+                self.begin(key, len, runs.is_some());
+                if let Some(runs) = runs {
                     self.runs(chunk, runs);
                 } else if len as usize <= ARRAY_MAX {
                     let start = self.target.len();
@@ -223,18 +245,41 @@ impl Encoder for RoaringEncoder<'_> {
         }
     }
 
+    fn pair(&mut self, key: u32, op: BitOp, a: &Bits, b: &Bits, len_min: u32) {
+        if (len_min as usize) <= ARRAY_MAX {
+            let mut bits: Bits = [[0; 8]; WORDS];
+            let len = simd::zip(op, a, b, &mut bits);
+            return self.chunk(key, Chunk::Bits { bits: &bits, len });
+        }
+        // It will hardly be anything but a bitset, so it is combined where it is to stand.
+        self.begin(key, len_min, false);
+        let start = self.target.len();
+        let len = simd::push_zip(op, a, b, self.target);
+        let bits: &[[u8; 8]] = self.target[start..].as_chunks().0;
+        let Some(bits) = bits.first_chunk::<WORDS>() else { return };
+        if simd::runs_up_to(bits, runs_max(BITSET_BYTES)).is_none() {
+            if let Some(container) = self.containers.last_mut() {
+                container.1 = low16(len - 1);
+            }
+            return;
+        }
+        let bits = *bits;
+        self.target.truncate(start);
+        self.containers.pop();
+        self.offsets.pop();
+        self.chunk(key, Chunk::Bits { bits: &bits, len });
+    }
+
     fn finish(mut self) {
         self.flush_open();
         let has_runs = self.containers.iter().any(|container| container.2);
         let (n, payload) = (self.containers.len(), self.start + self.room);
         let header = header_bytes(n, has_runs);
-        if header <= self.room {
-            self.target.copy_within(payload.., self.start + header);
-            self.target.truncate(self.target.len() - (self.room - header));
-        } else {
+        if header != self.room {
             let end = self.target.len();
-            self.target.resize(end + header - self.room, 0);
+            self.target.resize(end.max(end + header - self.room), 0);
             self.target.copy_within(payload..end, self.start + header);
+            self.target.truncate(end + header - self.room);
         }
         let (out, _) = self.target[self.start..].split_at_mut(header);
         let mut at = 0;
@@ -406,7 +451,12 @@ fn check_container(chunk: Chunk<'_>, offset: usize, len: u32) -> Result<(), Deco
                 }
                 if last > 0xFFFF {
                     let what = "last id of a run";
-                    return Err(DecodeError::BadField { what, offset, expected: 0xFFFF, got: last });
+                    return Err(DecodeError::BadField {
+                        what,
+                        offset,
+                        expected: 0xFFFF,
+                        got: last,
+                    });
                 }
                 previous = Some(last);
                 ids += last - first + 1;
@@ -502,7 +552,11 @@ impl BitmapCodec for Roaring {
 
 fn explain(source: &[u8]) -> Vec<Explained> {
     let Ok(header) = Header::parse(source) else {
-        return vec![Explained { width: source.len(), kind: "not a header", ..Explained::default() }];
+        return vec![Explained {
+            width: source.len(),
+            kind: "not a header",
+            ..Explained::default()
+        }];
     };
     let number = |offset: usize, width: usize| {
         let bytes = source[offset..offset + width.min(8)].iter().rev();
@@ -553,6 +607,16 @@ fn explain(source: &[u8]) -> Vec<Explained> {
     lines
 }
 
+/// How many containers have a key below `key`, found in steps that double.
+fn jump(keys: &[[u8; 4]], key: u32) -> usize {
+    let is_below = |container: &[u8; 4]| id_of([container[0], container[1]]) < key;
+    let mut step = 1;
+    while keys.get(step).is_some_and(is_below) {
+        step *= 2;
+    }
+    step / 2 + keys[step / 2..keys.len().min(step + 1)].partition_point(is_below)
+}
+
 /// The chunks of a Roaring bitmap; made by [`Bitmap::chunks`](crate::Bitmap::chunks).
 #[derive(Debug)]
 pub struct RoaringCursor<'a> {
@@ -562,29 +626,53 @@ pub struct RoaringCursor<'a> {
     at: usize,
 }
 
+impl<'a> RoaringCursor<'a> {
+    #[inline(always)]
+    fn container(&self, index: usize) -> Chunk<'a> {
+        let offset = self.header.offset(self.source, index);
+        let found = self.header.container(self.source, index, offset);
+        found.map_or(Chunk::Array(&[]), |(chunk, _)| chunk)
+    }
+
+    /// How many ids are in both; one tight loop, since small containers cost little more than the
+    /// way to them.
+    pub(crate) fn and_count(&self, other: &RoaringCursor<'_>) -> u64 {
+        let (mut i, mut j) = (self.at, other.at);
+        let mut count = 0;
+        while i < self.header.keys.len() && j < other.header.keys.len() {
+            match self.header.key(i).cmp(&other.header.key(j)) {
+                Ordering::Less => i += 1,
+                Ordering::Greater => j += 1,
+                Ordering::Equal => {
+                    count += u64::from(and_count(self.container(i), other.container(j)));
+                    (i, j) = (i + 1, j + 1);
+                }
+            }
+        }
+        count
+    }
+}
+
 impl Chunks for RoaringCursor<'_> {
     #[inline]
     fn seek(&mut self, key: u32) -> Option<u32> {
         let keys = self.header.keys;
-        // Steps that double from where the cursor stands: one for a scan, few for a jump.
-        let mut step = 1;
-        let mut low = self.at;
-        while low < keys.len() && self.header.key(low) < key {
-            self.at = low + 1;
-            low += step;
-            step *= 2;
+        if self.at < keys.len() && self.header.key(self.at) < key {
+            self.at += 1;
+            if self.at < keys.len() && self.header.key(self.at) < key {
+                self.at += jump(&keys[self.at..], key);
+            }
         }
-        let found = keys[self.at..low.min(keys.len())]
-            .partition_point(|container| id_of([container[0], container[1]]) < key);
-        self.at += found;
         (self.at < keys.len()).then(|| self.header.key(self.at))
     }
 
     #[inline]
     fn load(&mut self) -> Chunk<'_> {
-        let offset = self.header.offset(self.source, self.at);
-        let found = self.header.container(self.source, self.at, offset);
-        found.map_or(Chunk::Array(&[]), |(chunk, _)| chunk)
+        self.container(self.at)
+    }
+
+    fn as_roaring(&self) -> Option<&RoaringCursor<'_>> {
+        Some(self)
     }
 
     #[inline]
@@ -594,5 +682,9 @@ impl Chunks for RoaringCursor<'_> {
 
     fn chunks_max(&self) -> usize {
         self.header.keys.len() - self.at
+    }
+
+    fn keys_end(&self) -> u32 {
+        self.header.keys.len().checked_sub(1).map_or(0, |last| self.header.key(last) + 1)
     }
 }

@@ -12,6 +12,19 @@ mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+/// What becomes of two bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BitOp {
+    /// Set in both.
+    And,
+    /// Set in either.
+    Or,
+    /// Set in exactly one.
+    Xor,
+    /// Set in the first and not in the second.
+    AndNot,
+}
+
 /// Ids past the end of a result that kernels may write to: one 512-bit register's worth.
 pub(crate) const SLACK: usize = 32;
 
@@ -45,17 +58,15 @@ macro_rules! dispatch {
 dispatch! {
     /// How many bits are set.
     fn count(words: &[[u8; 8]]) -> u32 = scalar::count(words);
-    /// Writes the bits set in both and counts them.
-    fn and(a: &Bits, b: &Bits, out: &mut Bits) -> u32 = scalar::zip_words(a, b, out, |x, y| x & y);
-    /// Writes the bits set in either and counts them.
-    fn or(a: &Bits, b: &Bits, out: &mut Bits) -> u32 = scalar::zip_words(a, b, out, |x, y| x | y);
-    /// Writes the bits set in `a` and not in `b`, and counts them.
-    fn and_not(a: &Bits, b: &Bits, out: &mut Bits) -> u32
-        = scalar::zip_words(a, b, out, |x, y| x & !y);
+    /// Writes `op` of each pair of words and counts the bits of the results.
+    fn zip(op: BitOp, a: &Bits, b: &Bits, out: &mut Bits) -> u32 = scalar::zip(op, a, b, out);
+    /// Appends `op` of each pair of words and counts the bits of the results.
+    fn push_zip(op: BitOp, a: &Bits, b: &Bits, target: &mut Vec<u8>) -> u32
+        = scalar::push_zip(op, a, b, target);
     /// How many bits are set in both.
     fn and_count(a: &Bits, b: &Bits) -> u32 = scalar::and_count(a, b);
-    /// How many maximal runs of set bits there are.
-    fn count_runs(bits: &Bits) -> u32 = scalar::count_runs(bits);
+    /// How many maximal runs of set bits there are, or `None` if there are more than `limit`.
+    fn runs_up_to(bits: &Bits, limit: u32) -> Option<u32> = scalar::runs_up_to(bits, limit);
     /// How many maximal runs there are in ascending ids.
     fn count_runs_array(ids: &Ids16) -> u32 = scalar::count_runs_array(ids);
     /// The ids in both lists. `out` is as long as the shorter list and [`SLACK`] more.
@@ -90,3 +101,6 @@ pub(crate) fn or_into(target: &mut Bits, bits: &Bits) {
         *word = (u64::from_le_bytes(*word) | u64::from_le_bytes(*other)).to_le_bytes();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,51 +1,88 @@
 //! The reference: plain Rust, the meaning that every other file of this folder has to keep.
 //!
 //! Loops over bitsets are written so that the compiler turns them into vector code when it is
-//! allowed to; the dispatcher compiles them once more with the machine's instructions on.
+//! allowed to, which is also why they count in 64 bits; the dispatcher compiles them once more with the machine's instructions on.
 
-use crate::cast::low16;
+use std::cmp::Ordering;
+
+use super::BitOp;
+use crate::cast::{low16, low32};
 use crate::chunk::{Bits, Ids16, gallop, has_bit, id_of};
-
-/// Lists whose lengths differ by this factor are intersected by jumping, not by merging.
-pub(super) const GALLOP_FACTOR: usize = 32;
 
 /// How many bits are set.
 #[inline(always)]
 pub(super) fn count(words: &[[u8; 8]]) -> u32 {
-    words.iter().map(|&word| u64::from_le_bytes(word).count_ones()).sum()
+    low32(words.iter().map(|&word| u64::from(u64::from_le_bytes(word).count_ones())).sum())
 }
 
 /// Writes `op` of each pair of words and counts the bits of the results.
 #[inline(always)]
-pub(super) fn zip_words(a: &Bits, b: &Bits, out: &mut Bits, op: impl Fn(u64, u64) -> u64) -> u32 {
-    let mut count = 0;
-    for ((x, y), out) in a.iter().zip(b).zip(out) {
-        let word = op(u64::from_le_bytes(*x), u64::from_le_bytes(*y));
-        *out = word.to_le_bytes();
-        count += word.count_ones();
+pub(super) fn zip(op: BitOp, a: &Bits, b: &Bits, out: &mut Bits) -> u32 {
+    #[inline(always)]
+    fn each(a: &Bits, b: &Bits, out: &mut Bits, op: impl Fn(u64, u64) -> u64) -> u32 {
+        let mut count = 0;
+        for ((x, y), out) in a.iter().zip(b).zip(out) {
+            let word = op(u64::from_le_bytes(*x), u64::from_le_bytes(*y));
+            *out = word.to_le_bytes();
+            count += u64::from(word.count_ones());
+        }
+        low32(count)
     }
-    count
+    match op {
+        BitOp::And => each(a, b, out, |x, y| x & y),
+        BitOp::Or => each(a, b, out, |x, y| x | y),
+        BitOp::Xor => each(a, b, out, |x, y| x ^ y),
+        BitOp::AndNot => each(a, b, out, |x, y| x & !y),
+    }
+}
+
+/// Appends `op` of each pair of words and counts the bits of the results.
+#[inline(always)]
+pub(super) fn push_zip(op: BitOp, a: &Bits, b: &Bits, target: &mut Vec<u8>) -> u32 {
+    let len_bytes = a.as_flattened().len();
+    target.reserve(len_bytes);
+    let room = target.spare_capacity_mut().as_mut_ptr().cast::<Bits>();
+    // SAFETY: `reserve` made room for as many bytes as a bitset has, which needs no alignment. A
+    // bitset of zeros is written there before it is taken for one, and is what the new length
+    // covers.
+    #[allow(unsafe_code)]
+    unsafe {
+        room.write_bytes(0, 1);
+        let count = zip(op, a, b, &mut *room);
+        target.set_len(target.len() + len_bytes);
+        count
+    }
 }
 
 /// Counts the bits that are set in both.
 #[inline(always)]
 pub(super) fn and_count(a: &Bits, b: &Bits) -> u32 {
-    let words = a.iter().zip(b);
-    words.map(|(x, y)| (u64::from_le_bytes(*x) & u64::from_le_bytes(*y)).count_ones()).sum()
+    let words = a.iter().zip(b).map(|(x, y)| u64::from_le_bytes(*x) & u64::from_le_bytes(*y));
+    low32(words.map(|word| u64::from(word.count_ones())).sum())
 }
 
-/// How many maximal runs of set bits there are.
+/// How many maximal runs of set bits there are, or `None` as soon as there are more than `limit`.
 #[inline(always)]
-pub(super) fn count_runs(bits: &Bits) -> u32 {
-    // A run ends in a word's bit that is set while the next is not; the next one of bit 63 is in
-    // the word after.
-    let inner = |word: u64| (word & !(word >> 1 | 1 << 63)).count_ones();
-    let ends: u32 = bits.iter().map(|&word| inner(u64::from_le_bytes(word))).sum();
-    let mut crossings = 0;
-    for pair in bits.windows(2) {
-        crossings += u32::from(pair[0][7] >> 7 & !pair[1][0] & 1);
+pub(super) fn runs_up_to(bits: &Bits, limit: u32) -> Option<u32> {
+    // A run ends in a bit that is set while the next is not. Inside a word that is a shift; the
+    // bit after bit 63 is in the next word.
+    const STEP: usize = 128;
+    let ends = |word: u64, next: u64| (word & !(word >> 1 | next << 63)).count_ones();
+    let limit = u64::from(limit);
+    let mut runs = 0;
+    for start in (0..bits.len()).step_by(STEP) {
+        let block = &bits[start..start + STEP];
+        let next = bits[start + 1..].iter();
+        let pairs = block.iter().zip(next);
+        let found = pairs.map(|(&a, &b)| ends(u64::from_le_bytes(a), u64::from_le_bytes(b)));
+        runs += found.map(u64::from).sum::<u64>();
+        if runs > limit {
+            return None;
+        }
     }
-    ends + crossings + u32::from(bits[bits.len() - 1][7] >> 7)
+    // The last word has no next.
+    runs += u64::from(ends(u64::from_le_bytes(bits[bits.len() - 1]), 0));
+    (runs <= limit).then_some(low32(runs))
 }
 
 /// How many maximal runs there are in ascending ids.
@@ -53,9 +90,7 @@ pub(super) fn count_runs(bits: &Bits) -> u32 {
 pub(super) fn count_runs_array(ids: &Ids16) -> u32 {
     let ends = ids.iter().zip(ids.iter().skip(1));
     let ends: u32 = ends
-        .map(|(a, b)| {
-            u32::from(u16::from_le_bytes(*a).wrapping_add(1) != u16::from_le_bytes(*b))
-        })
+        .map(|(a, b)| u32::from(u16::from_le_bytes(*a).wrapping_add(1) != u16::from_le_bytes(*b)))
         .sum();
     ends + u32::from(!ids.is_empty())
 }
@@ -79,29 +114,36 @@ pub(super) fn and_count_arrays(a: &Ids16, b: &Ids16) -> u32 {
     count
 }
 
+/// Whether one list is so much longer that each id of the other is better searched for in it.
+#[inline(always)]
+pub(super) fn jumps(a: &Ids16, b: &Ids16) -> bool {
+    const FACTOR: usize = 64;
+    a.len().min(b.len()) * FACTOR < a.len().max(b.len())
+}
+
 #[inline(always)]
 fn for_common(a: &Ids16, b: &Ids16, mut each: impl FnMut([u8; 2])) {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
-    if few.len() * GALLOP_FACTOR < many.len() {
+    if jumps(few, many) {
         let mut rest = many;
         for &id in few {
             rest = &rest[gallop(rest, id_of(id))..];
-            match rest.first() {
-                Some(&first) if first == id => each(id),
-                Some(_) => {}
-                None => return,
+            if rest.first() == Some(&id) {
+                each(id);
             }
         }
         return;
     }
     let (mut i, mut j) = (0, 0);
     while i < few.len() && j < many.len() {
-        let (x, y) = (id_of(few[i]), id_of(many[j]));
-        if x == y {
-            each(few[i]);
+        match id_of(few[i]).cmp(&id_of(many[j])) {
+            Ordering::Less => i += 1,
+            Ordering::Greater => j += 1,
+            Ordering::Equal => {
+                each(few[i]);
+                (i, j) = (i + 1, j + 1);
+            }
         }
-        i += usize::from(x <= y);
-        j += usize::from(y <= x);
     }
 }
 

@@ -1,7 +1,9 @@
 //! x86-64: the loops of [`scalar`](super::scalar) with AVX2 or AVX-512, chosen at run time.
 #![allow(unsafe_code)]
 
-use super::scalar;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::{BitOp, scalar};
 use crate::chunk::{Bits, Ids16};
 
 /// What the machine can run.
@@ -15,24 +17,44 @@ pub(super) enum Level {
     Scalar,
 }
 
-/// The best level of this machine; the standard library caches the answer.
+/// The best level of this machine.
 #[inline]
 pub(super) fn level() -> Level {
+    // One byte, written once: asking the standard library for each feature costs more than some
+    // of the loops behind it.
+    static FOUND: AtomicU8 = AtomicU8::new(0);
+    match FOUND.load(Ordering::Relaxed) {
+        3 => Level::Avx512,
+        2 => Level::Avx2,
+        1 => Level::Scalar,
+        _ => {
+            let (level, number) = detect();
+            FOUND.store(number, Ordering::Relaxed);
+            level
+        }
+    }
+}
+
+#[cold]
+fn detect() -> (Level, u8) {
     if is_x86_feature_detected!("avx512vpopcntdq")
         && is_x86_feature_detected!("avx512vbmi2")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("bmi2")
-    {
-        Level::Avx512
-    } else if is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
         && is_x86_feature_detected!("popcnt")
     {
-        Level::Avx2
+        (Level::Avx512, 3)
+    } else if is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
+    {
+        (Level::Avx2, 2)
     } else {
-        Level::Scalar
+        (Level::Scalar, 1)
     }
 }
 
@@ -53,17 +75,13 @@ macro_rules! plain_loops {
     ($features:literal) => {
         recompile! { $features:
             count(words: &[[u8; 8]]) -> u32 = scalar::count(words);
-            and(a: &Bits, b: &Bits, out: &mut Bits) -> u32
-                = scalar::zip_words(a, b, out, |x, y| x & y);
-            or(a: &Bits, b: &Bits, out: &mut Bits) -> u32
-                = scalar::zip_words(a, b, out, |x, y| x | y);
-            and_not(a: &Bits, b: &Bits, out: &mut Bits) -> u32
-                = scalar::zip_words(a, b, out, |x, y| x & !y);
+            zip(op: BitOp, a: &Bits, b: &Bits, out: &mut Bits) -> u32
+                = scalar::zip(op, a, b, out);
+            push_zip(op: BitOp, a: &Bits, b: &Bits, target: &mut Vec<u8>) -> u32
+                = scalar::push_zip(op, a, b, target);
             and_count(a: &Bits, b: &Bits) -> u32 = scalar::and_count(a, b);
-            count_runs(bits: &Bits) -> u32 = scalar::count_runs(bits);
+            runs_up_to(bits: &Bits, limit: u32) -> Option<u32> = scalar::runs_up_to(bits, limit);
             count_runs_array(ids: &Ids16) -> u32 = scalar::count_runs_array(ids);
-            and_not_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize
-                = scalar::and_not_arrays(a, b, out);
             filter_array(ids: &Ids16, bits: &Bits, out: &mut Ids16) -> usize
                 = scalar::filter_array(ids, bits, true, out);
             filter_array_not(ids: &Ids16, bits: &Bits, out: &mut Ids16) -> usize
@@ -73,13 +91,15 @@ macro_rules! plain_loops {
 }
 
 pub(super) mod avx2 {
-    use super::{Bits, Ids16, scalar};
+    use super::{BitOp, Bits, Ids16, scalar};
 
     plain_loops! { "avx2,bmi1,bmi2,popcnt" }
 
     recompile! { "avx2,bmi1,bmi2,popcnt":
         and_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize = scalar::and_arrays(a, b, out);
         and_count_arrays(a: &Ids16, b: &Ids16) -> u32 = scalar::and_count_arrays(a, b);
+        and_not_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize
+            = scalar::and_not_arrays(a, b, out);
         or_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize
             = scalar::merge_arrays(a, b, out, true);
         xor_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize
@@ -90,20 +110,4 @@ pub(super) mod avx2 {
     }
 }
 
-pub(super) mod avx512 {
-    use super::{Bits, Ids16, scalar};
-
-    plain_loops! { "avx512f,avx512bw,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,popcnt" }
-
-    recompile! { "avx512f,avx512bw,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,popcnt":
-        and_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize = scalar::and_arrays(a, b, out);
-        and_count_arrays(a: &Ids16, b: &Ids16) -> u32 = scalar::and_count_arrays(a, b);
-        or_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize
-            = scalar::merge_arrays(a, b, out, true);
-        xor_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize
-            = scalar::merge_arrays(a, b, out, false);
-        bits_to_ids16(bits: &Bits, out: &mut Ids16) -> usize = scalar::bits_to_ids16(bits, out);
-        push_bits(bits: &Bits, base: u32, len: u32, target: &mut Vec<u32>)
-            = scalar::push_bits(bits, base, len, target);
-    }
-}
+pub(super) mod avx512;

@@ -1,0 +1,144 @@
+//! `tapdex codec explain`: what each word says.
+
+use std::io::{BufRead, Write};
+
+use anyhow::Context;
+use tapdex_bitmap::codec::Explained;
+use tapdex_bitmap::codec::masc::Windowed;
+use tapdex_bitmap::{Codec, DecodeError};
+
+use super::form::{self, Form};
+use super::{codec_parser, read_encoded, words};
+use crate::cmd::CANNOT_WRITE;
+use crate::cmd::table::{self, Align};
+
+/// Show what each encoded word says.
+///
+/// Reads hex words like decode and prints a line for each word or part: its place in bytes, its
+/// value, the rows it speaks of, what it is and its fields:
+///
+///     printf '80000001 0003FFFF 7FFFF000' | tapdex codec explain --codec wah
+///     printf '42000005 00000FF9 00001000 42000042' | tapdex codec explain --codec masc --windowed
+///
+/// Any words are shown, whether valid or not. With --rows they are checked as well: what is wrong
+/// goes to standard error, and the line where it was seen is marked with >. With --windowed each
+/// word has its entry of the query table, or - where the stream is not valid. Parts of more than 8
+/// bytes are shown as .. and words of hipes without a row are left out.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// Codec that the words were written with.
+    #[arg(long, value_name = "NAME", value_parser = codec_parser())]
+    codec: Codec,
+    /// Number of rows, up to 4294967295; check the words against it.
+    #[arg(long, value_name = "N")]
+    rows: Option<u32>,
+    #[command(flatten)]
+    options: form::Options,
+    /// Read bytes, not hex words.
+    #[arg(long)]
+    raw: bool,
+}
+
+pub(super) fn run(args: &Args, input: &mut dyn BufRead, out: &mut dyn Write) -> anyhow::Result<()> {
+    let form = args.options.form(args.codec)?;
+    let bytes = read_encoded(args.raw, input)?;
+    let refused = args.rows.and_then(|rows| Some((rows, form.chunks(&bytes, rows).err()?)));
+    let marked = refused.as_ref().map(|(_, error)| offset(error));
+    write(form, &bytes, marked, out).context(CANNOT_WRITE)?;
+    match refused {
+        Some((rows, error)) => Err(form::refusal(form, &bytes, rows, &error)),
+        None => Ok(()),
+    }
+}
+
+/// Writes the table. With `marked`, the line of that offset has a mark; `None` in it is for an
+/// error without a place.
+fn write(
+    form: Form,
+    bytes: &[u8],
+    marked: Option<Option<usize>>,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    let mut lines = form.codec().explain(bytes);
+    lines.extend(rest(form.codec(), &lines, bytes.len()));
+    let windowed = match form {
+        Form::Windowed => Some(Windowed::open(bytes, u32::MAX).ok()),
+        Form::Whole(_) => None,
+    };
+
+    let mut headings = vec![("offset", Align::Right), ("word", Align::Left)];
+    if marked.is_some() {
+        headings.insert(0, ("", Align::Left));
+    }
+    if windowed.is_some() {
+        headings.push(("entry", Align::Left));
+    }
+    headings.extend([("rows", Align::Left), ("kind", Align::Left), ("fields", Align::Left)]);
+
+    let rows = || {
+        lines.iter().enumerate().map(|(index, line)| {
+            let mut cells = Vec::with_capacity(headings.len());
+            if let Some(place) = marked {
+                let here = line.offset..line.offset + line.width;
+                let is_here = place.is_some_and(|place| here.contains(&place));
+                cells.push(if is_here { ">" } else { "" }.to_owned());
+            }
+            cells.push(line.offset.to_string());
+            cells.push(word(line, bytes));
+            if let Some(windowed) = &windowed {
+                let entry = windowed.as_ref().and_then(|windowed| windowed.table().get(index));
+                cells.push(entry.map_or("-".to_owned(), |entry| format!("{entry:04X}")));
+            }
+            cells.push(match line.rows {
+                Some((first, last)) if first == last => first.to_string(),
+                Some((first, last)) => format!("{first}-{last}"),
+                None => "-".to_owned(),
+            });
+            cells.push(line.kind.to_owned());
+            let fields = line.fields.iter().map(|(name, value)| format!("{name} {value}"));
+            cells.push(fields.collect::<Vec<_>>().join(", "));
+            cells
+        })
+    };
+    table::write(out, &headings, rows)
+}
+
+/// The bytes of a line as a number.
+fn word(line: &Explained, bytes: &[u8]) -> String {
+    const SHOWN_BYTES_MAX: usize = 8;
+    match bytes.get(line.offset..line.offset + line.width) {
+        Some([]) => "-".to_owned(),
+        Some(shown) if shown.len() <= SHOWN_BYTES_MAX => words::hex(shown),
+        _ => "..".to_owned(),
+    }
+}
+
+/// A line for the bytes at the end that the codec could not make out.
+fn rest(codec: Codec, lines: &[Explained], len_bytes: usize) -> Option<Explained> {
+    let offset = match codec {
+        // The last words of a chunk have no line when they are empty, so lines tell nothing.
+        Codec::Hipes(width) => {
+            let chunk_bytes = 4 + (1 << width.get()) / 8;
+            len_bytes / chunk_bytes * chunk_bytes
+        }
+        _ => lines.last().map_or(0, |line| line.offset + line.width),
+    };
+    let width = len_bytes.checked_sub(offset).filter(|&width| width > 0)?;
+    let fields = vec![("bytes", width as u64)];
+    Some(Explained { offset, width, kind: "rest", fields, ..Explained::default() })
+}
+
+/// The place that an error names.
+fn offset(error: &DecodeError) -> Option<usize> {
+    match *error {
+        DecodeError::Truncated { offset, .. }
+        | DecodeError::NotCanonical { offset, .. }
+        | DecodeError::Trailing { offset }
+        | DecodeError::PastEnd { offset, .. }
+        | DecodeError::NotAscending { offset, .. }
+        | DecodeError::BadField { offset, .. }
+        | DecodeError::Empty { offset, .. } => Some(offset),
+        _ => None,
+    }
+}

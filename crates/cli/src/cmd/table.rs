@@ -1,0 +1,58 @@
+//! Text tables with columns as wide as they need to be.
+
+use std::io::{self, Write};
+
+/// Where the cells of a column stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Align {
+    Left,
+    Right,
+}
+
+/// Writes headings and rows. Rows are asked for twice, to measure and to print, so that a long
+/// table need not be in memory; both times they have a cell for each heading.
+pub(super) fn write<I>(
+    out: &mut dyn Write,
+    headings: &[(&str, Align)],
+    rows: impl Fn() -> I,
+) -> io::Result<()>
+where
+    I: Iterator<Item = Vec<String>>,
+{
+    let mut widths: Vec<usize> = headings.iter().map(|(name, _)| name.len()).collect();
+    for row in rows() {
+        for (width, cell) in widths.iter_mut().zip(&row) {
+            *width = cell.len().max(*width);
+        }
+    }
+    let head = headings.iter().map(|&(name, _)| name.to_owned()).collect();
+    for row in std::iter::once(head).chain(rows()) {
+        let mut line = String::new();
+        for ((cell, &width), (_, align)) in row.iter().zip(&widths).zip(headings) {
+            match align {
+                Align::Left => line.push_str(&format!("{cell:<width$}  ")),
+                Align::Right => line.push_str(&format!("{cell:>width$}  ")),
+            }
+        }
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let headings = [("id", Align::Right), ("name", Align::Left), ("", Align::Left)];
+        let rows = || {
+            let rows = [["1", "a", "*"], ["100", "longer", ""]];
+            rows.into_iter().map(|row| row.map(str::to_owned).to_vec())
+        };
+        let mut out = vec![];
+        write(&mut out, &headings, rows).unwrap();
+        let expected = " id  name\n  1  a       *\n100  longer\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}

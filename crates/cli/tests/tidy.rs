@@ -1,0 +1,224 @@
+//! Rules of the tree that a compiler does not know.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use tapdex_bitmap::{ALL_CODECS, Codec};
+
+/// What is built or found, not written.
+const NOT_OURS: [&str; 7] = [
+    "target",
+    ".git",
+    "bench/target",
+    "fuzz/target",
+    "fuzz/corpus",
+    "fuzz/artifacts",
+    "fuzz/coverage",
+];
+
+const COLUMNS_MAX: usize = 100;
+
+/// Written by people in other characters than ASCII, for a reason.
+const NOT_ASCII: [&str; 1] = [
+    "crates/bitmap/src/codec/plwah.rs", // the name of an author
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The paths, from the root, and texts of the files of the tree that are wanted by their path.
+fn files(wanted: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+    let root = root();
+    let mut found = vec![];
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().unwrap() {
+            let entry = entry.unwrap();
+            let path = entry.path();
+            let name = path.strip_prefix(&root).unwrap().to_str().unwrap().replace('\\', "/");
+            if NOT_OURS.contains(&name.as_str()) {
+                continue;
+            }
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() && wanted(&name) {
+                let text = std::fs::read_to_string(&path);
+                found.push((name, text.unwrap_or_else(|error| panic!("{path:?}: {error}"))));
+            }
+        }
+    }
+    found.sort();
+    assert!(!found.is_empty(), "no files: was the tree moved?");
+    found
+}
+
+fn is_rust(name: &str) -> bool {
+    name.ends_with(".rs")
+}
+
+fn is_page(name: &str) -> bool {
+    name.ends_with(".md")
+}
+
+/// Fails with all that is wrong, each on a line, and the way out.
+fn assert_none(wrong: Vec<String>, way_out: &str) {
+    assert!(wrong.is_empty(), "{way_out}:\n{}", wrong.join("\n"));
+}
+
+/// Where the files of a codec are missing.
+fn missing(path: impl Fn(Codec) -> String) -> Vec<String> {
+    let paths = ALL_CODECS.into_iter().map(path);
+    paths.filter(|path| !root().join(path).is_file()).collect()
+}
+
+#[test]
+fn every_codec_has_a_page() {
+    let wrong = missing(|codec| format!("docs/codecs/{codec}.md"));
+    assert_none(wrong, "a codec needs a page with its layout, its rules and an example");
+}
+
+#[test]
+fn every_codec_has_a_source_file_of_its_name() {
+    let stem = |codec: Codec| codec.name().replace('-', "_");
+    let wrong = missing(|codec| format!("crates/bitmap/src/codec/{}.rs", stem(codec)));
+    assert_none(wrong, "a codec is one file with the name it has in ALL_CODECS, - as _");
+}
+
+#[test]
+fn every_codec_has_a_golden_file() {
+    let wrong = missing(|codec| format!("crates/bitmap/tests/golden/{codec}.v1.bin"));
+    assert_none(wrong, "a codec needs a golden file, written once and never again");
+}
+
+#[test]
+fn unsafe_code_stays_in_the_simd_folder() {
+    // Put together here, or this file would break its own rule.
+    let word = ["un", "safe"].concat();
+    let mut wrong = vec![];
+    for (name, text) in files(is_rust) {
+        if name.starts_with("crates/bitmap/src/simd/") {
+            continue;
+        }
+        for (index, line) in text.lines().enumerate() {
+            // `unsafe_code` and the like are names of lints, which is another matter.
+            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+            if words.any(|found| found == word) {
+                wrong.push(format!("{name}:{}: {}", index + 1, line.trim()));
+            }
+        }
+    }
+    assert_none(wrong, "only crates/bitmap/src/simd/ may hold such code");
+}
+
+/// The crates that a manifest depends on, those for tests left out.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(root().join(manifest)).unwrap();
+    let mut found = BTreeSet::new();
+    let mut inside = false;
+    for line in text.lines().map(str::trim) {
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            let kind = section.rsplit('.').next().unwrap();
+            inside = matches!(kind, "dependencies" | "build-dependencies");
+            if let Some((_, name)) = section.split_once("dependencies.")
+                && !section.contains("dev-dependencies")
+            {
+                found.insert(name.to_owned());
+            }
+        } else if inside && !line.is_empty() && !line.starts_with('#') {
+            let name = line.split(['.', '=', ' ']).next().unwrap();
+            found.insert(name.trim_matches('"').to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn crates_depend_only_on_what_they_may() {
+    for (manifest, allowed) in [
+        ("crates/bitmap/Cargo.toml", &["thiserror"][..]),
+        ("crates/cli/Cargo.toml", &["anyhow", "clap", "tapdex-bitmap"]),
+    ] {
+        let allowed = allowed.iter().map(|&name| name.to_owned()).collect();
+        let found = dependencies(manifest);
+        assert_eq!(found, allowed, "{manifest}: the core stays pure, and arrows point one way");
+    }
+}
+
+/// The lines of a page, and whether each is inside a fenced block.
+fn page_lines(text: &str) -> impl Iterator<Item = (usize, bool, &str)> {
+    let mut inside = false;
+    text.lines().enumerate().map(move |(index, line)| {
+        let fence = line.trim_start().starts_with("```");
+        inside ^= fence;
+        (index + 1, inside || fence, line)
+    })
+}
+
+#[test]
+fn lines_are_not_too_long() {
+    let too_long = |line: &str| line.chars().count() > COLUMNS_MAX;
+    let mut wrong = vec![];
+    for (name, text) in files(is_rust) {
+        let lines = text.lines().enumerate().filter(|(_, line)| too_long(line));
+        wrong.extend(lines.map(|(index, _)| format!("{name}:{}", index + 1)));
+    }
+    for (name, text) in files(is_page) {
+        let mut console = false;
+        for (number, inside, line) in page_lines(&text) {
+            console = inside && (console || line.trim_start() == "```console");
+            // What a command prints can no more be broken than a table or an address.
+            let printed = console && !line.starts_with("$ ") && !line.starts_with("> ");
+            let fixed = printed || line.starts_with('|') || line.contains("://");
+            if too_long(line) && !fixed {
+                wrong.push(format!("{name}:{number}"));
+            }
+        }
+    }
+    assert_none(wrong, "these lines have more than 100 columns; break them");
+}
+
+/// The targets of the links in a line.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next())
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let mut wrong = vec![];
+    for (name, text) in files(is_page) {
+        let folder = root().join(&name);
+        let folder = folder.parent().unwrap();
+        for (number, inside, line) in page_lines(&text) {
+            for link in links(line) {
+                let file = link.split('#').next().unwrap();
+                let elsewhere = link.contains("://") || link.starts_with("mailto:");
+                if !inside && !elsewhere && !file.is_empty() && !folder.join(file).exists() {
+                    wrong.push(format!("{name}:{number}: {link}"));
+                }
+            }
+        }
+    }
+    assert_none(wrong, "these links lead nowhere; they start from the folder of their page");
+}
+
+#[test]
+fn sources_are_ascii() {
+    let endings = [".rs", ".toml", ".sh", ".py", ".yml", ".yaml"];
+    let is_source = |name: &str| {
+        name.starts_with("scripts/") || endings.iter().any(|ending| name.ends_with(ending))
+    };
+    let mut wrong = vec![];
+    for (name, text) in files(is_source) {
+        if is_page(&name) || NOT_ASCII.contains(&name.as_str()) {
+            continue;
+        }
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.is_ascii());
+        wrong.extend(lines.map(|(index, line)| format!("{name}:{}: {line}", index + 1)));
+    }
+    assert_none(wrong, "write these in ASCII, or name the file in NOT_ASCII with the reason");
+}
