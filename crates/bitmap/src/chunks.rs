@@ -31,8 +31,8 @@ use crate::ops::{And, AndNot, Complement, Or, Xor};
 ///
 /// A cursor only moves forward: [`seek`](Chunks::seek) with the key it stands at, or a smaller
 /// one, stays. After `seek` returned `Some(key)`, at most one of [`load`](Chunks::load),
-/// [`load_parts`](Chunks::load_parts), [`chunk_len`](Chunks::chunk_len) and [`or_into`](Chunks::or_into) is called, once, and then `seek` with a
-/// greater key.
+/// [`load_parts`](Chunks::load_parts), [`chunk_len`](Chunks::chunk_len) and
+/// [`or_into`](Chunks::or_into) is called, once, and then `seek` with a greater key.
 pub trait Chunks {
     /// Moves to the first chunk whose key is at least `key` and that may hold an id, and returns
     /// its key; `None` when there is none. The chunk may turn out to be empty.

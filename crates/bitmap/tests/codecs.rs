@@ -327,8 +327,13 @@ fn sizes_follow_the_model_of_uniform_sets() {
     }
 }
 
+/// Enough cases to find what small sets can show; a failing seed is printed, not kept.
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn any_set_round_trips_in_every_codec(seed: u64) {

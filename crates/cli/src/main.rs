@@ -2,6 +2,7 @@
 //! code.
 
 #![forbid(unsafe_code)]
+#![allow(rustdoc::invalid_rust_codeblocks, reason = "the examples in --help are shell commands")]
 
 mod cmd;
 

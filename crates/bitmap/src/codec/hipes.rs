@@ -1,7 +1,8 @@
 //! HiPES: the plain bitsets of those chunks of 2^w rows that hold an id.
 //!
 //! ```text
-//! chunk    [u32: id >> w][2^w / 32 words of u32: bit p % 32 of word p / 32 is id (id >> w) * 2^w + p]
+//! chunk    [u32: c, the id over 2^w][2^w / 32 words of u32: bit p % 32 of word p / 32 is
+//!          set <=> id c * 2^w + p is in the set]
 //! ```
 //!
 //! All of a chunk is written, empty words included; a chunk without an id is not. Chunks ascend.

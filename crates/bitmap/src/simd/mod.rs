@@ -30,7 +30,10 @@ pub(crate) const SLACK: usize = 32;
 
 /// Declares one function per loop, which runs the best version of it that the machine has.
 macro_rules! dispatch {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $scalar:expr;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $scalar:expr;
+    )*) => {
         $(
             $(#[$doc])*
             #[inline]

@@ -1,7 +1,8 @@
 //! The reference: plain Rust, the meaning that every other file of this folder has to keep.
 //!
 //! Loops over bitsets are written so that the compiler turns them into vector code when it is
-//! allowed to, which is also why they count in 64 bits; the dispatcher compiles them once more with the machine's instructions on.
+//! allowed to, which is also why they count in 64 bits; the dispatcher compiles them once more
+//! with the machine's instructions on.
 
 use std::cmp::Ordering;
 

@@ -4,9 +4,9 @@
 //!
 //! - *meet*: one instruction compares eight ids with eight others, and one writes those that
 //!   matched side by side. For intersection and difference.
-//! - *merge*: two ascending registers of 32 ids become their 32 smallest and their 32 greatest ids, both
-//!   ascending, by a network of minima and maxima. The smallest leave, the greatest stay for the
-//!   next register. Equal ids are then neighbours. For union and symmetric difference.
+//! - *merge*: two ascending registers of 32 ids become their 32 smallest and their 32 greatest
+//!   ids, both ascending, by a network of minima and maxima. The smallest leave, the greatest stay
+//!   for the next register. Equal ids are then neighbours. For union and symmetric difference.
 
 use std::arch::x86_64::*;
 
