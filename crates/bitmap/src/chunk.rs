@@ -233,33 +233,22 @@ impl Chunk<'_> {
                 }
             }
             Chunk::Bits { bits, .. } => {
-                // `open` is the first id of a run that reaches the end of the words seen so far.
-                let mut open = None;
+                // Where a bit differs from the one before it, a run begins or has just ended.
+                let (mut before, mut first, mut inside) = (0, 0, false);
                 for (base, word) in (0..).step_by(64).zip(bits.iter()) {
-                    let mut word = u64::from_le_bytes(*word);
-                    if let Some(first) = open {
-                        if word == u64::MAX {
-                            continue;
+                    let word = u64::from_le_bytes(*word);
+                    let mut turns = word ^ (word << 1 | before);
+                    before = word >> 63;
+                    while turns != 0 {
+                        let at = base + turns.trailing_zeros();
+                        turns &= turns - 1;
+                        if inside {
+                            each(first, at - 1);
                         }
-                        let ones = word.trailing_ones();
-                        if base + ones > 0 {
-                            each(first, base + ones - 1);
-                        }
-                        open = None;
-                        word &= word.wrapping_add(1);
-                    }
-                    while word != 0 {
-                        let first = word.trailing_zeros();
-                        let ones = (word >> first).trailing_ones();
-                        if first + ones == 64 {
-                            open = Some(base + first);
-                            break;
-                        }
-                        each(base + first, base + first + ones - 1);
-                        word &= u64::MAX << (first + ones);
+                        (first, inside) = (at, !inside);
                     }
                 }
-                if let Some(first) = open {
+                if inside {
                     each(first, CHUNK_ROWS - 1);
                 }
             }

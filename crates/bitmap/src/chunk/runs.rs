@@ -42,36 +42,34 @@ pub(super) fn common_runs(a: &Runs16, b: &Runs16, mut each: impl FnMut(u32, u32)
     }
 }
 
-/// Appends the runs of ids that are in a run of either list.
+/// Writes the runs of ids that are in a run of either list.
 pub(super) fn join_runs(a: &Runs16, b: &Runs16, target: &mut Vec<[u8; 4]>) {
-    target.reserve(a.len() + b.len());
+    target.clear();
+    target.resize(a.len() + b.len(), [0; 4]);
     // Past the end of a list stands a run that comes after all others.
     const END: (u32, u32) = (u32::MAX, u32::MAX);
-    let (mut a, mut b) = (a.iter(), b.iter());
-    let next = |list: &mut std::slice::Iter<[u8; 4]>| list.next().map_or(END, |&x| run_bounds(x));
-    let (mut left, mut right) = (next(&mut a), next(&mut b));
+    let bounds = |run: Option<&[u8; 4]>| run.map_or(END, |&run| run_bounds(run));
+    let (mut i, mut j, mut written) = (0, 0, 0);
     let mut open: Option<(u32, u32)> = None;
-    loop {
-        let run;
-        if left.0 <= right.0 {
-            run = left;
-            left = next(&mut a);
-        } else {
-            run = right;
-            right = next(&mut b);
-        }
-        open = match open {
-            Some((first, last)) if run.0 <= last + 1 => Some((first, last.max(run.1))),
-            Some((first, last)) => {
-                target.push(run_of(first, last));
-                Some(run)
-            }
-            None => Some(run),
-        };
-        if run == END {
-            return;
-        }
+    // Which list is next, and whether its run joins the open one, cannot be foretold: neither is
+    // a branch. Every turn writes the open run; it counts once the next run does not join it.
+    for _ in 0..a.len() + b.len() {
+        let (left, right) = (bounds(a.get(i)), bounds(b.get(j)));
+        let take_left = left.0 <= right.0;
+        let run = if take_left { left } else { right };
+        i += usize::from(take_left);
+        j += usize::from(!take_left);
+        let (first, last) = open.unwrap_or(run);
+        let joins = run.0 <= last + 1;
+        target[written] = run_of(first, last);
+        written += usize::from(!joins);
+        open = Some((if joins { first } else { run.0 }, last.max(run.1)));
     }
+    if let Some((first, last)) = open {
+        target[written] = run_of(first, last);
+        written += 1;
+    }
+    target.truncate(written);
 }
 
 /// Calls `each` with the runs of ids that lie in no run, up to and with `last`.
