@@ -274,10 +274,8 @@ pub trait Encoder {
 pub struct Explained {
     /// Where it stands.
     pub offset: usize,
-    /// How many bytes it has; more than eight are not shown in `word`.
+    /// How many bytes it has.
     pub width: usize,
-    /// Its bytes as a little-endian number.
-    pub word: u64,
     /// The first and the last row it speaks of.
     pub rows: Option<(u64, u64)>,
     /// What it is.

@@ -9,7 +9,7 @@
 #[non_exhaustive]
 pub enum DecodeError {
     /// The bytes end inside a word, a header or a container. Fetch the whole bitmap again.
-    #[error("the bytes end at offset {offset}, {missing} short of the next whole item")]
+    #[error("what starts at offset {offset} is cut off, {missing} bytes are missing")]
     Truncated {
         /// Where the item starts that does not fit.
         offset: usize,
@@ -35,8 +35,8 @@ pub enum DecodeError {
         /// Where the surplus starts.
         offset: usize,
     },
-    /// The set holds an id that is not a row: open it with the row count it was written with.
-    #[error("an id at or past the row count {rows}, said at offset {offset}")]
+    /// It speaks of rows that there are not: open it with the row count it was written with.
+    #[error("rows at or past the row count {rows}, said at offset {offset}")]
     PastEnd {
         /// Byte offset of the word or container that says so.
         offset: usize,
@@ -75,6 +75,21 @@ pub enum DecodeError {
         /// Where it stands.
         offset: usize,
     },
+}
+
+impl DecodeError {
+    /// The byte offset at which reading stopped.
+    pub fn offset(&self) -> usize {
+        match *self {
+            DecodeError::Truncated { offset, .. }
+            | DecodeError::NotCanonical { offset, .. }
+            | DecodeError::Trailing { offset }
+            | DecodeError::PastEnd { offset, .. }
+            | DecodeError::NotAscending { offset, .. }
+            | DecodeError::BadField { offset, .. }
+            | DecodeError::Empty { offset, .. } => offset,
+        }
+    }
 }
 
 /// A codec name that is not in the table; the message lists the ones that are.

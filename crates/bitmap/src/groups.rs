@@ -471,7 +471,6 @@ impl<G: GroupCodec> BitmapCodec for G {
             let mut line = G::fields(word);
             line.offset = 4 * index;
             line.width = 4;
-            line.word = word.into();
             let rows = u64::from(GROUP_ROWS);
             line.rows = (count > 0).then(|| (group * rows, (group + count) * rows - 1));
             lines.push(line);

@@ -270,7 +270,7 @@ mod decode {
     #[test]
     fn rows_that_are_too_few_are_hinted_at() {
         tapdex("codec decode --codec masc --rows 171", "0000002D C0000026 48000059").refused(
-            "not what --codec masc writes for 171 rows: an id at or past the row count 171, \
+            "not what --codec masc writes for 171 rows: rows at or past the row count 171, \
              said at offset 8\nhint: the last id is 171, so that --rows must be at least 172",
         );
     }
@@ -291,7 +291,7 @@ mod decode {
     #[test]
     fn words_that_no_encoder_writes_are_refused_without_a_hint() {
         tapdex("codec decode --codec wah --rows 0", "80000001 7FFFFFFF").refused(
-            "not what --codec wah writes for 0 rows: an id at or past the row count 0, \
+            "not what --codec wah writes for 0 rows: rows at or past the row count 0, \
              said at offset 0",
         );
     }

@@ -53,8 +53,8 @@ impl Width {
         1 << (self.0 - 3)
     }
 
-    /// Bytes of a chunk with its header.
-    pub(crate) fn chunk_bytes(self) -> usize {
+    /// Bytes of an encoded chunk, header and bitset.
+    pub fn chunk_bytes(self) -> usize {
         HEADER_BYTES + self.payload_bytes()
     }
 }
@@ -200,7 +200,6 @@ impl BitmapCodec for Hipes {
             lines.push(Explained {
                 offset,
                 width: 4,
-                word: id,
                 rows: Some((base, base + rows - 1)),
                 kind: "chunk",
                 fields: vec![("id", id), ("words", words.len() as u64 - 1)],
@@ -214,7 +213,6 @@ impl BitmapCodec for Hipes {
                 lines.push(Explained {
                     offset: offset + 4 * place,
                     width: 4,
-                    word: word.into(),
                     rows: Some((first, first + 31)),
                     kind: "bits",
                     fields: vec![("rows", word.count_ones().into())],

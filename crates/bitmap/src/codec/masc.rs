@@ -301,8 +301,7 @@ impl BitmapCodec for Masc {
                 _ => ("not a code", vec![]),
             };
             let rows = (zeros + ones > 0).then(|| (at, at + zeros + ones - 1));
-            let word = word.into();
-            lines.push(Explained { offset: 4 * index, width: 4, word, rows, kind, fields });
+            lines.push(Explained { offset: 4 * index, width: 4, rows, kind, fields });
             at += zeros + ones;
         }
         lines

@@ -558,15 +558,10 @@ fn explain(source: &[u8]) -> Vec<Explained> {
             ..Explained::default()
         }];
     };
-    let number = |offset: usize, width: usize| {
-        let bytes = source[offset..offset + width.min(8)].iter().rev();
-        bytes.fold(0, |number, &byte| number << 8 | u64::from(byte))
-    };
     let n = header.keys.len();
     let mut lines = Vec::new();
     let mut line = |offset, width, rows, kind, fields| {
-        let word = number(offset, width);
-        lines.push(Explained { offset, width, word, rows, kind, fields });
+        lines.push(Explained { offset, width, rows, kind, fields });
     };
     if header.run_flags.is_empty() {
         line(0, 4, None, "cookie, no runs", vec![]);

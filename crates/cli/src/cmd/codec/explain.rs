@@ -3,9 +3,9 @@
 use std::io::{BufRead, Write};
 
 use anyhow::Context;
+use tapdex_bitmap::Codec;
 use tapdex_bitmap::codec::Explained;
 use tapdex_bitmap::codec::masc::Windowed;
-use tapdex_bitmap::{Codec, DecodeError};
 
 use super::form::{self, Form};
 use super::{codec_parser, read_encoded, words};
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args, input: &mut dyn BufRead, out: &mut dyn Write) -> 
     let form = args.options.form(args.codec)?;
     let bytes = read_encoded(args.raw, input)?;
     let refused = args.rows.and_then(|rows| Some((rows, form.chunks(&bytes, rows).err()?)));
-    let marked = refused.as_ref().map(|(_, error)| offset(error));
+    let marked = refused.as_ref().map(|(_, error)| error.offset());
     write(form, &bytes, marked, out).context(CANNOT_WRITE)?;
     match refused {
         Some((rows, error)) => Err(form::refusal(form, &bytes, rows, &error)),
@@ -52,12 +52,11 @@ pub(super) fn run(args: &Args, input: &mut dyn BufRead, out: &mut dyn Write) -> 
     }
 }
 
-/// Writes the table. With `marked`, the line of that offset has a mark; `None` in it is for an
-/// error without a place.
+/// Writes the table. With `marked`, the line of that offset has a mark.
 fn write(
     form: Form,
     bytes: &[u8],
-    marked: Option<Option<usize>>,
+    marked: Option<usize>,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     let mut lines = form.codec().explain(bytes);
@@ -81,8 +80,7 @@ fn write(
             let mut cells = Vec::with_capacity(headings.len());
             if let Some(place) = marked {
                 let here = line.offset..line.offset + line.width;
-                let is_here = place.is_some_and(|place| here.contains(&place));
-                cells.push(if is_here { ">" } else { "" }.to_owned());
+                cells.push(if here.contains(&place) { ">" } else { "" }.to_owned());
             }
             cells.push(line.offset.to_string());
             cells.push(word(line, bytes));
@@ -118,27 +116,10 @@ fn word(line: &Explained, bytes: &[u8]) -> String {
 fn rest(codec: Codec, lines: &[Explained], len_bytes: usize) -> Option<Explained> {
     let offset = match codec {
         // The last words of a chunk have no line when they are empty, so lines tell nothing.
-        Codec::Hipes(width) => {
-            let chunk_bytes = 4 + (1 << width.get()) / 8;
-            len_bytes / chunk_bytes * chunk_bytes
-        }
+        Codec::Hipes(width) => len_bytes / width.chunk_bytes() * width.chunk_bytes(),
         _ => lines.last().map_or(0, |line| line.offset + line.width),
     };
     let width = len_bytes.checked_sub(offset).filter(|&width| width > 0)?;
     let fields = vec![("bytes", width as u64)];
     Some(Explained { offset, width, kind: "rest", fields, ..Explained::default() })
-}
-
-/// The place that an error names.
-fn offset(error: &DecodeError) -> Option<usize> {
-    match *error {
-        DecodeError::Truncated { offset, .. }
-        | DecodeError::NotCanonical { offset, .. }
-        | DecodeError::Trailing { offset }
-        | DecodeError::PastEnd { offset, .. }
-        | DecodeError::NotAscending { offset, .. }
-        | DecodeError::BadField { offset, .. }
-        | DecodeError::Empty { offset, .. } => Some(offset),
-        _ => None,
-    }
 }
