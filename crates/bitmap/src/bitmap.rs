@@ -7,6 +7,8 @@ use crate::codec::{secompax, wah, with_codec};
 use crate::error::DecodeError;
 use crate::groups::GroupCursor;
 
+const _: () = assert!(size_of::<Bitmap<'_>>() <= 3 * size_of::<usize>());
+
 /// The encoded bytes of a set, together with the codec and the row count that give them meaning.
 ///
 /// [`open`](Bitmap::open) checks every byte once; after that nothing can fail. It is three words

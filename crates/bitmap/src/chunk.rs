@@ -16,7 +16,7 @@
 mod buffer;
 mod runs;
 
-pub use buffer::ChunkBuf;
+pub(crate) use buffer::ChunkBuf;
 use runs::{common_runs, ids_in_runs, is_full};
 
 use crate::cast::{len32, low16};
@@ -24,6 +24,8 @@ use crate::simd::{self, BitOp};
 
 /// Rows in a chunk.
 pub const CHUNK_ROWS: u32 = 1 << 16;
+/// The key after the last that a chunk can have.
+pub(crate) const KEYS_END: u32 = 1 << 16;
 /// Ids above which the bitset of 8,192 bytes is smaller than the array of ids.
 pub const ARRAY_MAX: usize = 4096;
 /// Words of 64 bits in a chunk's bitset.
@@ -39,7 +41,7 @@ pub type Runs16 = [[u8; 4]];
 /// The ids of one chunk; see the [module](self) for the layout.
 #[derive(Debug, Clone, Copy)]
 pub enum Chunk<'a> {
-    /// Ascending ids.
+    /// Ascending ids, at most [`ARRAY_MAX`].
     Array(&'a Ids16),
     /// One bit a row, and how many are set.
     Bits {
@@ -48,7 +50,7 @@ pub enum Chunk<'a> {
         /// How many of them are set.
         len: u32,
     },
-    /// Ascending runs that neither touch nor overlap.
+    /// Ascending runs in the chunk that neither touch nor overlap.
     Runs(&'a Runs16),
 }
 

@@ -1,7 +1,7 @@
 //! A set seen chunk by chunk: the one mechanism behind every codec and every set operation.
 
 use crate::cast::low16;
-use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf, Loaded};
+use crate::chunk::{Bits, Chunk, ChunkBuf, KEYS_END, Loaded};
 use crate::codec::roaring::RoaringCursor;
 use crate::codec::{BitmapCodec, Codec, Encoder, with_codec};
 use crate::ops::{And, AndNot, Complement, Or, Xor};
@@ -10,7 +10,7 @@ use crate::ops::{And, AndNot, Complement, Or, Xor};
 ///
 /// Chunk `k` covers rows `65,536 * k` up to the next chunk. [`Bitmap::chunks`](crate::Bitmap)
 /// gives the cursor of an encoded bitmap; `and`, `or` and the others join two cursors to a new
-/// one, so whole expressions are evaluated chunk after chunk in a few kilobytes of memory. At the
+/// one, so whole expressions are evaluated chunk after chunk, with room for one chunk a cursor. At the
 /// end stands [`count`](Chunks::count), [`ids`](Chunks::ids) or [`encode`](Chunks::encode).
 ///
 /// ```
@@ -112,12 +112,7 @@ pub trait Chunks {
     where
         Self: Sized,
     {
-        let (mut count, mut from) = (0, 0);
-        while let Some(key) = self.seek(from) {
-            count += u64::from(self.chunk_len());
-            from = key + 1;
-        }
-        count
+        count_chunks(&mut self)
     }
 
     /// The ids that are left, ascending; one chunk of them is in memory at a time.
@@ -250,17 +245,27 @@ impl<C: Chunks> Iterator for Ids<C> {
             if let Some(id) = self.next_in_chunk() {
                 return Some(self.base | id);
             }
-            if self.from >= CHUNK_ROWS {
+            if self.from >= KEYS_END {
                 return None;
             }
             let Some(key) = self.chunks.seek(self.from) else {
-                self.from = CHUNK_ROWS;
+                self.from = KEYS_END;
                 return None;
             };
             self.buffer.copy_from(self.chunks.load());
             (self.from, self.base, self.at) = (key + 1, key << 16, 0);
         }
     }
+}
+
+/// How many ids the chunks to come hold.
+pub(crate) fn count_chunks(chunks: &mut impl Chunks) -> u64 {
+    let (mut count, mut from) = (0, 0);
+    while let Some(key) = chunks.seek(from) {
+        count += u64::from(chunks.chunk_len());
+        from = key + 1;
+    }
+    count
 }
 
 /// Whether the id is in the set; moves the cursor to its chunk.

@@ -198,9 +198,9 @@ impl std::str::FromStr for Codec {
 
 /// What a codec has to offer; everything else is built on it.
 ///
-/// `check` is called on bytes from anywhere. The other functions are called on bytes that it
-/// accepted; on any others they may answer nonsense, but they do not panic on them or read past
-/// them.
+/// `check` and `explain` are called on bytes from anywhere. The other functions are called only on
+/// bytes that `check` accepted; on others they may answer nonsense, or panic.
+/// [`Bitmap`](crate::Bitmap) keeps that straight.
 pub trait BitmapCodec: Copy {
     /// Its encoder.
     type Encoder<'t>: Encoder;

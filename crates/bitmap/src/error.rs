@@ -24,9 +24,9 @@ pub enum DecodeError {
     NotCanonical {
         /// Byte offset of the word.
         offset: usize,
-        /// What the encoder writes for the set that the words up to here describe.
+        /// What the encoder writes here for the set that the words describe.
         expected: u32,
-        /// What stands there.
+        /// What stands there; 0 where the stream has ended.
         got: u32,
     },
     /// Bytes after the word or container that holds the last id, such as a trailing zero fill.

@@ -267,7 +267,7 @@ impl<S: GroupSink> Grouper<S> {
                 }
                 (group, payload) = (next, 0);
                 // Ids are distinct, so 31 of them that span 31 rows are all of the group.
-                if first == base && rest.get(30) == Some(&(base + 30)) {
+                if first == base && rest.get(30).is_some_and(|&id| id - base == 30) {
                     let full = full_groups(rest, base);
                     ones += full;
                     group += full;
@@ -592,15 +592,16 @@ enum Part {
 impl<G: GroupCodec> Chunks for GroupCursor<'_, G> {
     #[inline]
     fn seek(&mut self, key: u32) -> Option<u32> {
-        let from = u64::from(key) << 16;
-        while self.piece.payload == 0 || self.end() <= from {
+        self.from = self.from.max(u64::from(key) << 16);
+        while self.piece.payload == 0 || self.end() <= self.from {
             if !self.advance() {
                 return None;
             }
         }
-        let key = self.start.max(from) >> 16;
-        self.from = key << 16;
-        Some(low32(key))
+        let key = low32(self.start.max(self.from) >> 16);
+        self.from = u64::from(key) << 16;
+        // The last group may reach past the last row, into a chunk that there is not.
+        (key < self.keys_end()).then_some(key)
     }
 
     fn load(&mut self) -> Chunk<'_> {

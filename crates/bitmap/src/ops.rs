@@ -2,12 +2,15 @@
 
 use crate::cast::low16;
 use crate::chunk::{self, Bits, CHUNK_ROWS, Chunk, ChunkBuf, Loaded};
-use crate::chunks::Chunks;
+use crate::chunks::{Chunks, count_chunks};
 use crate::simd::BitOp;
+
+/// Room for a result, made when there is one: counting needs none.
+type Buffer = Option<Box<ChunkBuf>>;
 
 /// Two bitsets as they are, anything else combined in the buffer.
 #[inline]
-fn parts<'a>(op: BitOp, a: Chunk<'a>, b: Chunk<'a>, buffer: &'a mut ChunkBuf) -> Loaded<'a> {
+fn parts<'a>(op: BitOp, a: Chunk<'a>, b: Chunk<'a>, buffer: &'a mut Buffer) -> Loaded<'a> {
     if let (Chunk::Bits { bits: x, len: x_len }, Chunk::Bits { bits: y, len: y_len }) = (a, b) {
         let len_min = match op {
             BitOp::And => (x_len + y_len).saturating_sub(CHUNK_ROWS),
@@ -17,6 +20,7 @@ fn parts<'a>(op: BitOp, a: Chunk<'a>, b: Chunk<'a>, buffer: &'a mut ChunkBuf) ->
         };
         return Loaded::Pair { op, a: x, b: y, len_min };
     }
+    let buffer = buffer.get_or_insert_default();
     buffer.combine(op, a, b);
     Loaded::Chunk(buffer.chunk())
 }
@@ -26,12 +30,12 @@ fn parts<'a>(op: BitOp, a: Chunk<'a>, b: Chunk<'a>, buffer: &'a mut ChunkBuf) ->
 pub struct And<A, B> {
     a: A,
     b: B,
-    buffer: ChunkBuf,
+    buffer: Buffer,
 }
 
 impl<A: Chunks, B: Chunks> And<A, B> {
     pub(crate) fn new(a: A, b: B) -> Self {
-        Self { a, b, buffer: ChunkBuf::default() }
+        Self { a, b, buffer: None }
     }
 }
 
@@ -53,8 +57,9 @@ impl<A: Chunks, B: Chunks> Chunks for And<A, B> {
 
     #[inline]
     fn load(&mut self) -> Chunk<'_> {
-        self.buffer.combine(BitOp::And, self.a.load(), self.b.load());
-        self.buffer.chunk()
+        let buffer = self.buffer.get_or_insert_default();
+        buffer.combine(BitOp::And, self.a.load(), self.b.load());
+        buffer.chunk()
     }
 
     #[inline]
@@ -71,12 +76,7 @@ impl<A: Chunks, B: Chunks> Chunks for And<A, B> {
         if let (Some(a), Some(b)) = (self.a.as_roaring(), self.b.as_roaring()) {
             return a.and_count(b);
         }
-        let (mut count, mut from) = (0, 0);
-        while let Some(key) = self.seek(from) {
-            count += u64::from(self.chunk_len());
-            from = key + 1;
-        }
-        count
+        count_chunks(&mut self)
     }
 
     fn chunks_max(&self) -> usize {
@@ -94,7 +94,7 @@ struct Either<A, B> {
     a: A,
     b: B,
     keys: (Option<u32>, Option<u32>),
-    buffer: ChunkBuf,
+    buffer: Buffer,
 }
 
 /// Which of the two has a chunk at the key at hand.
@@ -106,7 +106,7 @@ enum Side {
 
 impl<A: Chunks, B: Chunks> Either<A, B> {
     fn new(a: A, b: B) -> Self {
-        Self { a, b, keys: (Some(0), Some(0)), buffer: ChunkBuf::default() }
+        Self { a, b, keys: (Some(0), Some(0)), buffer: None }
     }
 
     #[inline]
@@ -153,8 +153,9 @@ macro_rules! either {
                     Side::Left => self.0.a.load(),
                     Side::Right => self.0.b.load(),
                     Side::Both => {
-                        self.0.buffer.combine($op, self.0.a.load(), self.0.b.load());
-                        self.0.buffer.chunk()
+                        let buffer = self.0.buffer.get_or_insert_default();
+                        buffer.combine($op, self.0.a.load(), self.0.b.load());
+                        buffer.chunk()
                     }
                 }
             }
@@ -211,12 +212,12 @@ pub struct AndNot<A, B> {
     b: B,
     /// Whether the right side has a chunk at the key at hand.
     both: bool,
-    buffer: ChunkBuf,
+    buffer: Buffer,
 }
 
 impl<A: Chunks, B: Chunks> AndNot<A, B> {
     pub(crate) fn new(a: A, b: B) -> Self {
-        Self { a, b, both: false, buffer: ChunkBuf::default() }
+        Self { a, b, both: false, buffer: None }
     }
 }
 
@@ -233,8 +234,9 @@ impl<A: Chunks, B: Chunks> Chunks for AndNot<A, B> {
         if !self.both {
             return self.a.load();
         }
-        self.buffer.combine(BitOp::AndNot, self.a.load(), self.b.load());
-        self.buffer.chunk()
+        let buffer = self.buffer.get_or_insert_default();
+        buffer.combine(BitOp::AndNot, self.a.load(), self.b.load());
+        buffer.chunk()
     }
 
     #[inline]
@@ -270,12 +272,12 @@ pub struct Complement<A> {
     rows: u32,
     key: u32,
     both: bool,
-    buffer: ChunkBuf,
+    buffer: Buffer,
 }
 
 impl<A: Chunks> Complement<A> {
     pub(crate) fn new(a: A, rows: u32) -> Self {
-        Self { a, rows, key: 0, both: false, buffer: ChunkBuf::default() }
+        Self { a, rows, key: 0, both: false, buffer: None }
     }
 
     /// The last row of the chunk at hand, counted from its first.
@@ -287,19 +289,17 @@ impl<A: Chunks> Complement<A> {
 impl<A: Chunks> Chunks for Complement<A> {
     #[inline]
     fn seek(&mut self, key: u32) -> Option<u32> {
-        if key >= self.rows.div_ceil(CHUNK_ROWS) {
-            return None;
-        }
-        self.key = key;
-        self.both = self.a.seek(key) == Some(key);
-        Some(key)
+        self.key = self.key.max(key);
+        self.both = self.a.seek(self.key) == Some(self.key);
+        (self.key < self.keys_end()).then_some(self.key)
     }
 
     fn load(&mut self) -> Chunk<'_> {
         let last = self.last();
         let a = if self.both { self.a.load() } else { Chunk::Array(&[]) };
-        self.buffer.complement(a, last);
-        self.buffer.chunk()
+        let buffer = self.buffer.get_or_insert_default();
+        buffer.complement(a, last);
+        buffer.chunk()
     }
 
     fn chunk_len(&mut self) -> u32 {
@@ -324,7 +324,7 @@ pub struct Union<C> {
     sets: Vec<C>,
     keys: Vec<Option<u32>>,
     key: u32,
-    buffer: ChunkBuf,
+    buffer: Buffer,
 }
 
 /// The ids in any of the sets.
@@ -340,12 +340,13 @@ pub struct Union<C> {
 pub fn union<C: Chunks>(sets: impl IntoIterator<Item = C>) -> Union<C> {
     let sets: Vec<C> = sets.into_iter().collect();
     let keys = vec![Some(0); sets.len()];
-    Union { sets, keys, key: 0, buffer: ChunkBuf::default() }
+    Union { sets, keys, key: 0, buffer: None }
 }
 
 impl<C: Chunks> Chunks for Union<C> {
     fn seek(&mut self, key: u32) -> Option<u32> {
         for (set, at) in self.sets.iter_mut().zip(&mut self.keys) {
+            // The others stand further on already.
             if at.is_some_and(|at| at <= key) {
                 *at = set.seek(key);
             }
@@ -361,8 +362,9 @@ impl<C: Chunks> Chunks for Union<C> {
             return self.sets[only].load();
         }
         let (sets, keys, key) = (&mut self.sets, &self.keys, self.key);
-        self.buffer.gather(|bits| gather(sets, keys, key, bits));
-        self.buffer.chunk()
+        let buffer = self.buffer.get_or_insert_default();
+        buffer.gather(|bits| gather(sets, keys, key, bits));
+        buffer.chunk()
     }
 
     fn or_into(&mut self, target: &mut Bits) {
@@ -389,7 +391,7 @@ fn gather<C: Chunks>(sets: &mut [C], keys: &[Option<u32>], key: u32, target: &mu
 #[derive(Debug)]
 pub struct Intersection<C> {
     sets: Vec<C>,
-    buffers: [ChunkBuf; 2],
+    buffers: [Buffer; 2],
 }
 
 /// The ids in all of the sets; of no sets at all, none.
@@ -415,7 +417,7 @@ impl<C: Chunks> Chunks for Intersection<C> {
     }
 
     fn load(&mut self) -> Chunk<'_> {
-        let [result, scratch] = &mut self.buffers;
+        let [result, scratch] = self.buffers.each_mut().map(Option::get_or_insert_default);
         match self.sets.as_mut_slice() {
             [] => Chunk::Array(&[]),
             [only] => only.load(),

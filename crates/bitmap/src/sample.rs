@@ -36,6 +36,9 @@ impl Family {
     /// Ascending ids below `rows`.
     pub fn ids(self, rows: u32, seed: u64) -> Vec<u32> {
         let mut random = Random::new(seed);
+        if rows == 0 {
+            return Vec::new();
+        }
         match self {
             Family::Uniform { density } => {
                 let gaps = std::iter::repeat_with(|| (random.gap(density), 1));
@@ -61,10 +64,9 @@ impl Family {
                 spread(rows, gaps)
             }
             Family::Hipes { ids, clusters } => {
-                let span = rows / (5 * clusters.max(1)).max(1);
-                let starts: Vec<u32> = (0..clusters)
-                    .map(|_| random.below(rows - span.min(rows.saturating_sub(1))))
-                    .collect();
+                let span = rows / clusters.max(1).saturating_mul(5);
+                let starts: Vec<u32> =
+                    (0..clusters).map(|_| random.below(rows - span.min(rows - 1))).collect();
                 let outside = |id: u32| starts.iter().all(|&start| id.wrapping_sub(start) >= span);
                 let mut drawn: Vec<u32> = (0..ids)
                     .map(|_| {
@@ -139,10 +141,11 @@ impl Random {
 
     /// How many tries fail before one succeeds, at that chance.
     fn gap(&mut self, chance: f64) -> u64 {
-        if chance >= 1.0 {
-            return 0;
+        match chance {
+            1.0.. => 0,
+            f64::MIN_POSITIVE.. => whole((-self.unit()).ln_1p() / (-chance).ln_1p()),
+            _ => u64::from(u32::MAX),
         }
-        whole((1.0 - self.unit()).ln() / (1.0 - chance).ln())
     }
 }
 
@@ -167,6 +170,13 @@ mod tests {
         }
         let hipes = Family::Hipes { ids: 10_000, clusters: 10 }.ids(10_000_000, 1);
         assert!(hipes.len() > 9_900 && hipes.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn odd_wishes_are_met() {
+        assert_eq!(Family::Uniform { density: 0.0 }.ids(1_000, 1), []);
+        assert_eq!(Family::Uniform { density: 1.0 }.ids(100, 1).len(), 100);
+        assert_eq!(Family::Hipes { ids: 3, clusters: 2 }.ids(0, 1), []);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub fn data_sets() -> Vec<(&'static str, u32, Vec<u32>)> {
         ("all but every 31st", 100_000, (0..100_000).filter(|id| id % 31 != 5).collect()),
         ("all but every 62nd", 100_000, (0..100_000).filter(|id| id % 62 != 40).collect()),
         ("the last id there is", u32::MAX, vec![u32::MAX - 1]),
+        ("the last group there is", u32::MAX, vec![u32::MAX - 3, u32::MAX - 2]),
+        ("last row of a chunk", chunk, vec![chunk - 1]),
         ("far apart", u32::MAX, vec![0, 1 << 25, 1 << 30, 1 << 31, u32::MAX - 1]),
         ("fills of 255 and 256", 40_000, vec![3, 31 * 256 + 3, 31 * 513 + 3, 31 * 514 + 9]),
         ("fills of 127 and 128", 40_000, vec![3, 31 * 128 + 3, 31 * 257 + 3, 31 * 258 + 3]),
@@ -128,8 +130,70 @@ pub fn check_codec(codec: Codec, rows: u32, ids: &[u32]) {
             assert_eq!(other, encoded(target, ids), "{codec:?} re-encoded in {target:?}");
         }
     }
-    let described: usize = codec.explain(&bytes).iter().map(|line| line.width).sum();
-    assert!(described <= bytes.len(), "{codec:?} explains no more than there is");
+    check_explained(codec, &bytes);
+    check_cursor(&format!("{codec:?}"), || set.chunks());
+    check_cursor(&format!("complement of {codec:?}"), || set.chunks().complement(rows));
+}
+
+/// What is explained covers the bytes, and in codecs made of words every row, without a gap.
+fn check_explained(codec: Codec, bytes: &[u8]) {
+    let lines = codec.explain(bytes);
+    let mut at = 0;
+    for line in &lines {
+        assert!(line.offset >= at && !line.kind.starts_with("not a"), "{codec:?} {line:?}");
+        at = line.offset + line.width;
+    }
+    match codec {
+        Codec::Hipes(_) => assert!(at <= bytes.len()),
+        _ => assert_eq!(at, bytes.len(), "{codec:?} explains all there is"),
+    }
+    if !matches!(codec, Codec::Hipes(_) | Codec::Roaring) {
+        let mut next = 0;
+        for line in &lines {
+            let (first, last) = line.rows.unwrap();
+            assert!(first == next && last >= first, "{codec:?} {line:?}");
+            next = last + 1;
+        }
+    }
+}
+
+/// The contract of [`Chunks`]: keys ascend and keep to their bounds, a cursor never moves back.
+fn check_cursor<C: Chunks>(what: &str, make: impl Fn() -> C) {
+    let mut cursor = make();
+    let (most, end) = (cursor.chunks_max(), cursor.keys_end());
+    let (mut from, mut seen) = (0, 0);
+    let mut keys = Vec::new();
+    while let Some(key) = cursor.seek(from) {
+        assert!(key >= from && key < end, "{what}: key {key} of {end}");
+        assert_eq!(cursor.seek(key), Some(key), "{what} stays");
+        assert_eq!(cursor.seek(0), Some(key), "{what} does not move back");
+        if !cursor.load().is_empty() {
+            keys.push(key);
+        }
+        seen += 1;
+        from = key + 1;
+    }
+    assert!(seen <= most, "{what}: {seen} chunks of {most}");
+    assert_eq!(cursor.seek(from), None, "{what} stays at its end");
+    // A jump lands where a walk would have.
+    for &target in keys.iter().step_by(keys.len() / 8 + 1) {
+        let mut jumped = make();
+        assert_eq!(jumped.seek(target), Some(target), "{what}");
+        assert!(!jumped.load().is_empty(), "{what}");
+        let mut counted = make();
+        counted.seek(target);
+        assert_eq!(counted.count(), count_from(make(), target), "{what} from {target}");
+    }
+}
+
+/// How many ids the chunks from `key` on hold.
+fn count_from(mut cursor: impl Chunks, key: u32) -> u64 {
+    let (mut count, mut from) = (0, key);
+    while let Some(key) = cursor.seek(from) {
+        count += u64::from(cursor.load().len());
+        from = key + 1;
+    }
+    count
 }
 
 /// Whether the encoded set would be too large for a test that encodes many.
@@ -264,6 +328,10 @@ pub fn fuzz_decode(codec: Codec, data: &[u8]) {
         let mut again = Vec::new();
         Windowed::encode(&ids, &mut again);
         assert_eq!(again, bytes, "windowed MASC re-encodes to itself");
+        let range = u32::from(b) * 64..u32::from(a) * 512;
+        let mut found = Vec::new();
+        set.range(range.clone(), |first, last| found.extend(first..=last));
+        assert!(ids.iter().filter(|id| range.contains(id)).eq(&found), "windowed MASC has ranges");
     }
 }
 

@@ -16,7 +16,7 @@ use tapdex_bitmap::testing::{
     check_algebra, check_bytes, check_codec, check_many, codecs, data_sets, fuzz_algebra,
     fuzz_decode, small_set, too_large,
 };
-use tapdex_bitmap::{ALL_CODECS, Bitmap, Chunks, Codec, Sizes, encode_auto};
+use tapdex_bitmap::{ALL_CODECS, Bitmap, Chunks, Codec, DecodeError, Sizes, encode_auto};
 
 fn encode(codec: Codec, ids: &[u32]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -169,6 +169,15 @@ fn windowed_masc_keeps_every_data_set_and_its_table_answers_ranges() {
             let windows = (b.div_ceil(WINDOW_ROWS) - a / WINDOW_ROWS) as usize;
             assert!(touched.read <= expected.len() + windows, "{name}: {touched:?}");
         }
+        // Nothing lies in a range without rows, and nothing past the last row.
+        let all = |range: std::ops::Range<u32>| {
+            let mut found = Vec::new();
+            set.range(range, |first, last| found.extend(first..=last));
+            found
+        };
+        assert_eq!(all(std::ops::Range { start: rows, end: 0 }), [], "{name}");
+        assert_eq!(all(rows / 2..rows / 2), [], "{name}");
+        assert_eq!(all(0..u32::MAX), ids, "{name}");
     }
 }
 
@@ -251,6 +260,11 @@ fn words_of_every_kind_are_taken_without_a_panic() {
                 .collect();
             for rows in [0, 1, 31, 100_000, u32::MAX] {
                 let mut ids = 0_u64;
+                // Without a header that says so, hardly any bytes are a roaring stream.
+                let bytes = match codec {
+                    Codec::Roaring => [&[0x3B, 0x30, 0, 0][..], &bytes].concat(),
+                    _ => bytes.clone(),
+                };
                 if let Ok(set) = Bitmap::open(codec, &bytes, rows) {
                     ids = set.cardinality();
                 }
@@ -259,6 +273,98 @@ fn words_of_every_kind_are_taken_without_a_panic() {
                     check_bytes(codec, &bytes, rows);
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn roaring_streams_that_break_the_format_are_refused() {
+    let open = |bytes: &[u8]| Bitmap::open(Codec::Roaring, bytes, u32::MAX).map(|_| ());
+    // One container with the run 65,535 to 65,536.
+    let past = [0x3B, 0x30, 0, 0, 1, 0, 0, 1, 0, 1, 0, 0xFF, 0xFF, 1, 0];
+    let what = "last id of a run";
+    let expected = DecodeError::BadField { what, offset: 11, expected: 0xFFFF, got: 0x1_0000 };
+    assert_eq!(open(&past), Err(expected));
+    // Runs that touch, and a run container that says another number of ids than it has.
+    let touch = [0x3B, 0x30, 0, 0, 1, 0, 0, 1, 0, 2, 0, 5, 0, 0, 0, 6, 0, 0, 0];
+    let what = "run";
+    let expected = DecodeError::NotAscending { what, offset: 15, previous: 5, got: 6 };
+    assert_eq!(open(&touch), Err(expected));
+    let few = [0x3B, 0x30, 0, 0, 1, 0, 0, 1, 0, 1, 0, 5, 0, 2, 0];
+    let what = "number of ids in a container";
+    assert_eq!(open(&few), Err(DecodeError::BadField { what, offset: 9, expected: 2, got: 3 }));
+    // Two containers of the same key; the error names the second key.
+    let twice = [
+        0x3A, 0x30, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0, 24, 0, 0, 0, 26, 0, 0, 0, 1, 0, 1, 0,
+    ];
+    let what = "container key";
+    let expected = DecodeError::NotAscending { what, offset: 12, previous: 5, got: 5 };
+    assert_eq!(open(&twice), Err(expected));
+    // An offset that leads elsewhere.
+    let mut astray = Vec::new();
+    Codec::Roaring.encode(&[7, 9], &mut astray);
+    astray[12] += 1;
+    let what = "offset of a container";
+    assert_eq!(
+        open(&astray),
+        Err(DecodeError::BadField { what, offset: 12, expected: 16, got: 17 })
+    );
+    // More containers than there are keys, with all the bytes they would need.
+    let mut many = vec![0x3A, 0x30, 0, 0, 1, 0, 1, 0];
+    many.resize(8 + 65_537 * 10, 0);
+    let what = "number of containers";
+    let expected = DecodeError::BadField { what, offset: 4, expected: 65_536, got: 65_537 };
+    assert_eq!(open(&many), Err(expected));
+}
+
+#[test]
+fn runs_at_the_limits_of_a_word() {
+    let words = |codec, first: u32, len: u32| {
+        encode(codec, &(first..first + len).collect::<Vec<_>>()).len() / 4
+    };
+    // MASC: zeros that can carry, and zeros and ones that fit one word.
+    let (carried, pure) = (31 * ((1 << 20) - 1) + 30, 31 * ((1 << 25) - 1) + 30);
+    assert_eq!((words(Codec::Masc, carried, 1), words(Codec::Masc, carried + 1, 1)), (1, 2));
+    assert_eq!((words(Codec::Masc, pure, 40), words(Codec::Masc, pure + 1, 40)), (2, 3));
+    // PLWAH and PLWAH+: groups of zeros before a literal that does not merge.
+    let before = |groups: u32| 31 * groups;
+    let plwah = [(1 << 25) - 1, 1 << 25].map(|groups| words(Codec::Plwah, before(groups), 6));
+    assert_eq!(plwah, [2, 3]);
+    let plus = [(1 << 23) - 1, 1 << 23].map(|groups| words(Codec::PlwahPlus, before(groups), 6));
+    assert_eq!(plus, [2, 3]);
+    assert_eq!([255, 256].map(|groups| words(Codec::PlwahPlus, before(groups), 1)), [1, 2]);
+    // COMPAX: a fill, a literal, a fill, and a group of six rows that keeps the end apart.
+    let triple = |codec, before: u32, after: u32| {
+        let end = 31 * (before + 1 + after);
+        let ids: Vec<u32> = [31 * before].into_iter().chain((end..end + 31).step_by(5)).collect();
+        encode(codec, &ids).len() / 4
+    };
+    for codec in [Codec::Compax, Codec::Compax2, Codec::Secompax] {
+        assert_eq!(triple(codec, 255, 255), 2, "{codec}");
+        assert_eq!((triple(codec, 256, 255), triple(codec, 255, 256)), (4, 4), "{codec}");
+    }
+    // A literal, a fill, a literal.
+    let pair = |codec, groups: u32| encode(codec, &[0, 31 * (groups + 1)]).len() / 4;
+    for (codec, most) in [(Codec::Compax, 255), (Codec::Compax2, 255), (Codec::Secompax, 127)] {
+        assert_eq!((pair(codec, most), pair(codec, most + 1)), (1, 3), "{codec}");
+    }
+}
+
+#[test]
+fn pairs_of_bitsets_become_whatever_container_is_smallest() {
+    // HiPES shows bitsets however few ids they hold; the results range from empty to full.
+    let hipes: Codec = "hipes".parse().unwrap();
+    let sets: Vec<Vec<u32>> = vec![
+        (0..60_000).step_by(20).collect(),
+        (0..60_000).step_by(20).filter(|id| id % 400 != 0).collect(),
+        (0..65_536).step_by(13).collect(),
+        (5..65_536).step_by(2).collect(),
+        (0..40_000).collect(),
+        (30_000..65_536).collect(),
+    ];
+    for a in &sets {
+        for b in &sets {
+            check_algebra((hipes, a), (hipes, b), 65_536, Codec::Roaring);
         }
     }
 }

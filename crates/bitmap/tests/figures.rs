@@ -41,7 +41,7 @@ fn groups(pieces: &[(u32, u32)]) -> Vec<u32> {
     ids
 }
 
-/// Asserts the words of groups, with a literal behind them so that a fill of zeros is not the end.
+/// Asserts the words of groups.
 #[track_caller]
 fn assert_words(codec: Codec, pieces: &[(u32, u32)], expected: &[u32]) {
     let got = words(codec, &groups(pieces));
@@ -219,7 +219,7 @@ fn plwah_plus_pairs() {
 
 /// Groups, then their words in COMPAX, COMPAX2 and SECOMPAX. COMPAX2 and SECOMPAX are printed with
 /// bit 31 of literals clear; we write it set. `ends_with_zeros` marks rows of the table that end
-/// with a fill of zeros: a full group is put behind them so that the fill is written.
+/// with a fill of zeros: a literal is put behind them so that the fill is written.
 struct Row {
     groups: &'static [(u32, u32)],
     compax: &'static [u32],

@@ -29,7 +29,7 @@ enum Form {
 /// when a long run comes early, and a bitset when either grows too long, so that sparse chunks
 /// and chunks of few runs never pay for 1,024 words.
 #[derive(Debug, Clone)]
-pub struct ChunkBuf {
+pub(crate) struct ChunkBuf {
     form: Form,
     /// Room for [`simd::SLACK`] ids more than `ids_len` may ever say.
     ids: Box<[[u8; 2]]>,
@@ -54,7 +54,7 @@ impl Default for ChunkBuf {
 
 impl ChunkBuf {
     /// The chunk in the buffer.
-    pub fn chunk(&self) -> Chunk<'_> {
+    pub(crate) fn chunk(&self) -> Chunk<'_> {
         match self.form {
             Form::Array => Chunk::Array(&self.ids[..self.ids_len]),
             Form::Bits => Chunk::Bits { bits: &self.bits.0, len: self.bits_len },
@@ -63,22 +63,17 @@ impl ChunkBuf {
     }
 
     /// Empties the buffer.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.form = Form::Array;
         self.ids_len = 0;
     }
 
     /// Makes the buffer a copy of a chunk.
-    pub fn copy_from(&mut self, chunk: Chunk<'_>) {
+    pub(crate) fn copy_from(&mut self, chunk: Chunk<'_>) {
         match chunk {
-            Chunk::Array(ids) if ids.len() <= ARRAY_MAX => {
+            Chunk::Array(ids) => {
                 self.ids[..ids.len()].copy_from_slice(ids);
                 self.set_array(ids.len());
-            }
-            Chunk::Array(_) => {
-                let bits = self.clear_bits();
-                chunk.or_into(bits);
-                self.set_bits(chunk.len());
             }
             Chunk::Bits { bits, len } => {
                 self.bits.0.copy_from_slice(bits);
@@ -197,7 +192,7 @@ impl ChunkBuf {
     }
 
     /// Becomes what `op` makes of two chunks.
-    pub fn combine(&mut self, op: BitOp, a: Chunk<'_>, b: Chunk<'_>) {
+    pub(crate) fn combine(&mut self, op: BitOp, a: Chunk<'_>, b: Chunk<'_>) {
         match op {
             BitOp::And => self.and(a, b),
             BitOp::Or => self.or(a, b),
@@ -328,7 +323,7 @@ impl ChunkBuf {
     }
 
     /// Becomes the ids from 0 to `last` that are not in `a`.
-    pub fn complement(&mut self, a: Chunk<'_>, last: u32) {
+    pub(crate) fn complement(&mut self, a: Chunk<'_>, last: u32) {
         match a {
             Chunk::Runs(runs) => {
                 let target = self.start_runs();

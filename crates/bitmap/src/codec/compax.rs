@@ -25,11 +25,13 @@
 
 use crate::codec::triples::{self, Item, LITERAL, Rule, dirty};
 use crate::codec::{Codec, Explained};
-use crate::groups::{GroupCodec, Piece, Pieces, WordTarget, one};
+use crate::groups::{GROUP_ROWS, GroupCodec, Piece, Pieces, WordTarget, one};
 
 const LFL: u32 = 0b001 << 29;
 const FLF: u32 = 0b010 << 29;
 const COUNT_MAX: u32 = (1 << 29) - 1;
+// One fill word can span every id, so fills are never split.
+const _: () = assert!(COUNT_MAX as u64 * GROUP_ROWS as u64 > u32::MAX as u64);
 const MERGED_COUNT_MAX: u32 = 255;
 
 /// See the [module](self).

@@ -24,7 +24,7 @@
 //! Source: the GPU chunk-bitmap paper (HiPES) and its artifact.
 
 use crate::cast::len32;
-use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf, WORDS};
+use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf, WORDS, id_of};
 use crate::chunks::Chunks;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
@@ -119,9 +119,15 @@ impl Encoder for HipesEncoder<'_> {
 
     fn chunk(&mut self, key: u32, chunk: Chunk<'_>) {
         let base = key << 16;
-        let Chunk::Bits { bits, .. } = chunk else {
-            chunk.for_each_run(|first, last| (first..=last).for_each(|id| self.id(base | id)));
-            return;
+        let mut from_runs: Bits;
+        let bits = match chunk {
+            Chunk::Array(ids) => return ids.iter().for_each(|&id| self.id(base | id_of(id))),
+            Chunk::Bits { bits, .. } => bits,
+            Chunk::Runs(_) => {
+                from_runs = [[0; 8]; WORDS];
+                chunk.or_into(&mut from_runs);
+                &from_runs
+            }
         };
         let part_bytes = self.width.payload_bytes().min(8 * WORDS);
         for (index, part) in bits.as_flattened().chunks(part_bytes).enumerate() {
@@ -287,7 +293,7 @@ impl<'a> HipesCursor<'a> {
 
 impl Chunks for HipesCursor<'_> {
     fn seek(&mut self, key: u32) -> Option<u32> {
-        let wanted = u64::from(key);
+        let wanted = u64::from(key.max(self.key));
         let (mut low, mut high) = (self.at, self.stored());
         if low < high && self.last_key(self.chunk(low).0) < wanted {
             // The next chunk is tried first: a scan moves by one, a jump by halves.

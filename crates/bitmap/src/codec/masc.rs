@@ -361,15 +361,15 @@ impl<'a> RunCursor<'a> {
 impl Chunks for RunCursor<'_> {
     #[inline]
     fn seek(&mut self, key: u32) -> Option<u32> {
-        let from = u64::from(key) << 16;
-        while self.run.1 <= from {
+        self.from = self.from.max(u64::from(key) << 16);
+        while self.run.1 <= self.from {
             if !self.advance() {
                 return None;
             }
         }
-        let key = self.run.0.max(from) >> 16;
-        self.from = key << 16;
-        Some(low32(key))
+        let key = low32(self.run.0.max(self.from) >> 16);
+        self.from = u64::from(key) << 16;
+        Some(key)
     }
 
     fn load(&mut self) -> Chunk<'_> {

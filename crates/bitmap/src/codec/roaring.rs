@@ -493,6 +493,8 @@ impl BitmapCodec for Roaring {
                 && key <= previous
             {
                 let what = "container key";
+                let n = header.keys.len();
+                let offset = header.len_bytes - 4 * (n + header.offsets.len()) + 4 * index;
                 return Err(DecodeError::NotAscending { what, offset, previous, got: key });
             }
             previous = Some(key);

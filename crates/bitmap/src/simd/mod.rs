@@ -82,13 +82,13 @@ dispatch! {
     /// The ids in exactly one of the lists. `out` as in [`or_arrays`].
     fn xor_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize
         = scalar::merge_arrays(a, b, out, false);
-    /// The ids of `a` that are not in `b`. `out` is as long as `a` and one more.
+    /// The ids of `a` that are not in `b`. `out` is as long as `a` and [`SLACK`] more.
     fn and_not_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize
         = scalar::and_not_arrays(a, b, out);
-    /// The ids whose bit is set. `out` is as long as `ids` and one more.
+    /// The ids whose bit is set. `out` is as long as `ids`.
     fn filter_array(ids: &Ids16, bits: &Bits, out: &mut Ids16) -> usize
         = scalar::filter_array(ids, bits, true, out);
-    /// The ids whose bit is not set. `out` is as long as `ids` and one more.
+    /// The ids whose bit is not set. `out` is as long as `ids`.
     fn filter_array_not(ids: &Ids16, bits: &Bits, out: &mut Ids16) -> usize
         = scalar::filter_array(ids, bits, false, out);
     /// Writes the ids of the set bits and returns how many. `out` holds them and [`SLACK`] more.

@@ -1,4 +1,4 @@
-//! AVX-512: the loops of the reference that the compiler vectorises, and four that it cannot.
+//! AVX-512: the loops of the reference that the compiler vectorises, and those that it cannot.
 //!
 //! There are two ways to combine two ascending arrays:
 //!
