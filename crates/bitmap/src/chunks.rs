@@ -10,8 +10,8 @@ use crate::ops::{And, AndNot, Complement, Or, Xor};
 ///
 /// Chunk `k` covers rows `65,536 * k` up to the next chunk. [`Bitmap::chunks`](crate::Bitmap)
 /// gives the cursor of an encoded bitmap; `and`, `or` and the others join two cursors to a new
-/// one, so whole expressions are evaluated chunk after chunk, with room for one chunk a cursor. At the
-/// end stands [`count`](Chunks::count), [`ids`](Chunks::ids) or [`encode`](Chunks::encode).
+/// one, so whole expressions are evaluated chunk after chunk, with room for one chunk a cursor. At
+/// the end stands [`count`](Chunks::count), [`ids`](Chunks::ids) or [`encode`](Chunks::encode).
 ///
 /// ```
 /// # use tapdex_bitmap::{Bitmap, Chunks, Codec};

@@ -29,7 +29,7 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     rows: u32,
-    /// Share of the rows to aim at, above 0 and up to 1; hipes draws ids twice and falls short.
+    /// Share of the rows to aim at, above 0 and up to 1; hipes falls short of high ones.
     #[arg(
         long,
         value_name = "D",
