@@ -276,48 +276,41 @@ impl Chunk<'_> {
 
     /// Adds the ids of the chunk to a bitset.
     pub fn or_into(&self, target: &mut Bits) {
-        match self {
-            Chunk::Array(ids) => ids.iter().for_each(|&id| set_bit(target, id_of(id))),
-            Chunk::Bits { bits, .. } => simd::or_into(target, bits),
-            Chunk::Runs(runs) => {
-                runs.iter().map(|&run| run_bounds(run)).for_each(|(a, b)| set_range(target, a, b));
-            }
-        }
+        self.change(target, |word, mask| word | mask);
     }
 
     /// Flips the ids of the chunk in a bitset.
     fn xor_into(&self, target: &mut Bits) {
-        match self {
-            Chunk::Array(ids) => ids.iter().for_each(|&id| {
-                let word = &mut target[(id_of(id) >> 6) as usize % WORDS];
-                *word = (u64::from_le_bytes(*word) ^ 1 << (id_of(id) & 63)).to_le_bytes();
-            }),
-            Chunk::Bits { bits, .. } => {
-                for (word, other) in target.iter_mut().zip(bits.iter()) {
-                    *word = (u64::from_le_bytes(*word) ^ u64::from_le_bytes(*other)).to_le_bytes();
-                }
-            }
-            Chunk::Runs(runs) => runs.iter().map(|&run| run_bounds(run)).for_each(|(a, b)| {
-                for_words(target, a, b, |word, mask| word ^ mask);
-            }),
-        }
+        self.change(target, |word, mask| word ^ mask);
     }
 
     /// Removes the ids of the chunk from a bitset.
     fn clear_in(&self, target: &mut Bits) {
+        self.change(target, |word, mask| word & !mask);
+    }
+
+    /// Calls `change` on every word of a bitset that may hold ids of the chunk, with a mask of them.
+    #[inline(always)]
+    fn change(&self, target: &mut Bits, change: impl Fn(u64, u64) -> u64 + Copy) {
+        let apply = |word: &mut [u8; 8], mask: u64| {
+            *word = change(u64::from_le_bytes(*word), mask).to_le_bytes();
+        };
         match self {
-            Chunk::Array(ids) => ids.iter().for_each(|&id| {
-                let word = &mut target[(id_of(id) >> 6) as usize % WORDS];
-                *word = (u64::from_le_bytes(*word) & !(1 << (id_of(id) & 63))).to_le_bytes();
-            }),
-            Chunk::Bits { bits, .. } => {
-                for (word, other) in target.iter_mut().zip(bits.iter()) {
-                    *word = (u64::from_le_bytes(*word) & !u64::from_le_bytes(*other)).to_le_bytes();
+            Chunk::Array(ids) => {
+                for id in ids.iter().map(|&id| id_of(id)) {
+                    apply(&mut target[(id >> 6) as usize % WORDS], 1 << (id & 63));
                 }
             }
-            Chunk::Runs(runs) => runs.iter().map(|&run| run_bounds(run)).for_each(|(a, b)| {
-                for_words(target, a, b, |word, mask| word & !mask);
-            }),
+            Chunk::Bits { bits, .. } => {
+                for (word, &mask) in target.iter_mut().zip(bits.iter()) {
+                    apply(word, u64::from_le_bytes(mask));
+                }
+            }
+            Chunk::Runs(runs) => {
+                for (first, last) in runs.iter().map(|&run| run_bounds(run)) {
+                    for_words(target, first, last, change);
+                }
+            }
         }
     }
 }

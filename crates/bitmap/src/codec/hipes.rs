@@ -337,7 +337,7 @@ impl Chunks for HipesCursor<'_> {
     fn or_into(&mut self, target: &mut Bits) {
         if self.width.0 >= 16 {
             if let Some(bits) = self.whole() {
-                simd::or_into(target, bits);
+                Chunk::Bits { bits, len: 0 }.or_into(target);
             }
             return;
         }

@@ -98,12 +98,5 @@ dispatch! {
         = scalar::push_bits(bits, base, len, target);
 }
 
-/// Sets in `target` the bits that are set in `bits`.
-pub(crate) fn or_into(target: &mut Bits, bits: &Bits) {
-    for (word, other) in target.iter_mut().zip(bits) {
-        *word = (u64::from_le_bytes(*word) | u64::from_le_bytes(*other)).to_le_bytes();
-    }
-}
-
 #[cfg(test)]
 mod tests;
