@@ -285,7 +285,7 @@ fn merge_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16, both: bool) -> usize {
         *list = &list[mask.count_ones() as usize..];
         _mm512_mask_blend_epi16(mask, none, lanes)
     };
-    // Lane i of the first is lane i - 1 of the second, of the second is lane i + 1 of the first.
+    // For every lane the one before it, across the edge to the register before, and the one after.
     const BEFORE: [u16; LANES] = shifted(LANES - 1);
     const AFTER: [u16; LANES] = shifted(1);
     const fn shifted(by: usize) -> [u16; LANES] {
