@@ -289,7 +289,7 @@ impl Chunk<'_> {
         self.change(target, |word, mask| word & !mask);
     }
 
-    /// Calls `change` on the words of a bitset that may hold ids of the chunk, with a mask of those.
+    /// Calls `change` on words of a bitset that may hold ids of the chunk, with a mask of those.
     #[inline(always)]
     fn change(&self, target: &mut Bits, change: impl Fn(u64, u64) -> u64 + Copy) {
         let apply = |word: &mut [u8; 8], mask: u64| {
