@@ -1,6 +1,6 @@
 //! The table of codecs, what each has to offer, and the one place that picks one by name.
 
-use crate::chunk::{Bits, Chunk, WORDS};
+use crate::chunk::{Bits, CHUNK_ROWS, Chunk, WORDS};
 use crate::chunks::Chunks;
 use crate::error::{DecodeError, UnknownCodec};
 use crate::simd::{self, BitOp};
@@ -118,6 +118,30 @@ impl Codec {
         }
     }
 
+    /// The codec that a number and a parameter in a file stand for; `None` if there is none.
+    ///
+    /// ```
+    /// # use tapdex_bitmap::Codec;
+    /// assert_eq!(Codec::from_id(1, 0), Some(Codec::Wah));
+    /// assert_eq!(Codec::from_id(8, 16).map(Codec::parameter), Some(16));
+    /// assert_eq!(Codec::from_id(1, 3), None); // WAH has no parameter
+    /// ```
+    pub fn from_id(id: u8, parameter: u8) -> Option<Self> {
+        let codec = ALL_CODECS.into_iter().find(|codec| codec.id() as u8 == id)?;
+        match codec {
+            Codec::Hipes(_) => hipes::Width::new(parameter).map(Codec::Hipes),
+            _ => (parameter == 0).then_some(codec),
+        }
+    }
+
+    /// What has to stand beside the number in a file: HiPES's `w`, 0 for the others.
+    pub fn parameter(self) -> u8 {
+        match self {
+            Codec::Hipes(width) => width.get(),
+            _ => 0,
+        }
+    }
+
     /// The name by which people ask for it; also the stem of its page and of its golden file.
     pub fn name(self) -> &'static str {
         match self {
@@ -151,6 +175,20 @@ impl Codec {
     /// Appends the encoded set. The ids ascend strictly and are below 2^32 - 1.
     pub fn encode(self, ids: &[u32], target: &mut Vec<u8>) {
         with_codec!(self, codec => codec.encode(ids, target));
+    }
+
+    /// Appends the encoded set of ids that come in pieces, one above the other, all below `rows`.
+    pub fn encode_pieces(
+        self,
+        pieces: impl IntoIterator<Item: AsRef<[u32]>>,
+        rows: u32,
+        target: &mut Vec<u8>,
+    ) {
+        with_codec!(self, codec => {
+            let mut encoder = codec.encoder(target, rows.div_ceil(CHUNK_ROWS) as usize);
+            pieces.into_iter().for_each(|ids| encoder.ids(ids.as_ref()));
+            encoder.finish();
+        });
     }
 
     /// Appends the ids of an encoded set, all of them below `rows`, or nothing after an error.
@@ -289,5 +327,24 @@ impl Explained {
     pub(crate) fn new(kind: &'static str, fields: &[(&'static str, u32)]) -> Self {
         let fields = fields.iter().map(|&(name, value)| (name, value.into())).collect();
         Self { kind, fields, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_and_parameter_stand_for_one_codec() {
+        let mut found = vec![];
+        for (id, parameter) in (0..=255).flat_map(|id| (0..=255).map(move |p| (id, p))) {
+            if let Some(codec) = Codec::from_id(id, parameter) {
+                assert_eq!((codec.id() as u8, codec.parameter()), (id, parameter));
+                found.push(codec);
+            }
+        }
+        assert!(ALL_CODECS.iter().all(|codec| found.contains(codec)));
+        // Eight codecs without a parameter, and HiPES with w from 7 to 29.
+        assert_eq!(found.len(), 8 + 23);
     }
 }

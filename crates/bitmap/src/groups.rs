@@ -15,6 +15,11 @@ use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf, or_word, set_range};
 use crate::chunks::Chunks;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
+use crate::runs::run_len;
+use crate::simd::words::{BATCH, Items, ROOM, Words, group_ids, push_words};
+
+/// Fewer ids than this are added one by one.
+pub(crate) const BATCHED_FROM: usize = 12;
 
 /// Rows in a group.
 pub const GROUP_ROWS: u32 = 31;
@@ -70,12 +75,24 @@ pub trait WordTarget {
             self.word(word);
         }
     }
+
+    /// The next words.
+    fn words(&mut self, words: &[u32]) {
+        for &word in words {
+            self.word(word);
+        }
+    }
 }
 
 impl WordTarget for &mut Vec<u8> {
     #[inline(always)]
     fn word(&mut self, word: u32) {
         self.extend_from_slice(&word.to_le_bytes());
+    }
+
+    #[inline(always)]
+    fn words(&mut self, words: &[u32]) {
+        push_words(words, self);
     }
 }
 
@@ -91,6 +108,11 @@ impl WordTarget for &mut WordCount {
 
     fn repeat(&mut self, _: u32, count: u32) {
         self.0 += u64::from(count);
+    }
+
+    #[inline(always)]
+    fn words(&mut self, words: &[u32]) {
+        self.0 += words.len() as u64;
     }
 }
 
@@ -153,8 +175,45 @@ pub trait GroupSink {
     fn fill(&mut self, ones: bool, count: u32);
     /// One group that is neither.
     fn literal(&mut self, payload: u32);
+    /// A batch of groups that are neither, each with the number of empty ones before it.
+    #[inline(always)]
+    fn literals(&mut self, batch: &mut Batch) {
+        self.each(batch);
+    }
+    /// The same, one by one.
+    #[inline(always)]
+    fn each(&mut self, batch: &Batch) {
+        for (&gap, &payload) in batch.gaps.iter().zip(&batch.payloads).take(batch.len) {
+            if gap > 0 {
+                self.fill(false, gap);
+            }
+            self.literal(payload);
+        }
+    }
     /// Writes what was held back.
     fn finish(&mut self);
+}
+
+/// A batch of literals, and room for the words that they become.
+#[derive(Debug)]
+pub struct Batch {
+    /// The number of empty groups before each literal.
+    pub(crate) gaps: Items,
+    /// The literals.
+    pub(crate) payloads: Items,
+    /// How many there are.
+    pub(crate) len: usize,
+    /// No gap is greater.
+    pub(crate) gap_max: u32,
+    /// Room for words.
+    pub(crate) words: [Words; 2],
+}
+
+impl Batch {
+    fn new() -> Self {
+        let (items, words) = ([0; ROOM], [0; 2 * ROOM]);
+        Self { gaps: items, payloads: items, len: 0, gap_max: 0, words: [words; 2] }
+    }
 }
 
 /// A codec made of fills and literals of 31 rows.
@@ -239,54 +298,57 @@ impl<S: GroupSink> Grouper<S> {
     /// Adds ascending ids, all above those added before.
     #[inline(always)]
     pub fn ids(&mut self, ids: &[u32]) {
-        // In locals, so that they stay in registers while the sink writes.
-        let Self { mut group, mut payload, mut ones, mut zeros, .. } = *self;
+        if ids.len() < BATCHED_FROM {
+            for &id in ids {
+                let group = id / GROUP_ROWS;
+                self.move_to(group);
+                self.payload |= 1 << (GROUP_ROWS - 1) >> (id - group * GROUP_ROWS);
+            }
+            return;
+        }
+        let mut batch = Batch::new();
         let mut rest = ids;
         while let Some(&first) = rest.first() {
-            let next = first / GROUP_ROWS;
-            let base = next * GROUP_ROWS;
-            if next != group {
-                // Neither empty nor full, which is what most groups with an id are.
-                if payload.wrapping_sub(1) < FULL - 1 {
-                    if zeros > 0 {
-                        self.sink.fill(false, zeros);
-                    }
-                    if ones > 0 {
-                        self.sink.fill(true, ones);
-                        ones = 0;
-                    }
-                    self.sink.literal(payload);
-                    zeros = next - group - 1;
-                } else {
-                    (self.ones, self.zeros) = (ones, zeros);
-                    self.push(payload, 1);
-                    if next - group > 1 {
-                        self.push(0, next - group - 1);
-                    }
-                    (ones, zeros) = (self.ones, self.zeros);
-                }
-                (group, payload) = (next, 0);
-                // Ids are distinct, so 31 of them that span 31 rows are all of the group.
-                if first == base && rest.get(30).is_some_and(|&id| id - base == 30) {
-                    let full = full_groups(rest, base);
-                    ones += full;
-                    group += full;
-                    rest = &rest[(full * GROUP_ROWS) as usize..];
-                    continue;
-                }
-            }
-            payload |= 1 << (GROUP_ROWS - 1) >> (first - base);
-            let mut taken = 1;
-            for &id in &rest[1..] {
-                if id - base >= GROUP_ROWS {
-                    break;
-                }
-                payload |= 1 << (GROUP_ROWS - 1) >> (id - base);
-                taken += 1;
-            }
+            let is_run = rest.get(BATCH - 1).is_some_and(|&id| id - first == len32(BATCH) - 1);
+            let taken = if is_run {
+                let len = run_len(rest);
+                self.run(first, first + len32(len) - 1);
+                len
+            } else {
+                let len = rest.len().min(BATCH);
+                self.batch(&rest[..len], &mut batch);
+                len
+            };
             rest = &rest[taken..];
         }
-        (self.group, self.payload, self.ones, self.zeros) = (group, payload, ones, zeros);
+    }
+
+    /// Adds at most a batch of ids, and at least one.
+    #[inline(always)]
+    fn batch(&mut self, ids: &[u32], batch: &mut Batch) {
+        self.move_to(ids[0] / GROUP_ROWS);
+        let Batch { gaps, payloads, .. } = batch;
+        let found = group_ids(ids, self.payload, gaps, payloads);
+        // The last group stays open; those before it are complete.
+        let done = found.len - 1;
+        let open = payloads[done];
+        if found.has_full {
+            for i in 0..done {
+                self.push(payloads[i], 1);
+                if gaps[i + 1] > 0 {
+                    self.push(0, gaps[i + 1]);
+                }
+            }
+        } else if done > 0 {
+            if self.ones > 0 {
+                self.flush_fills();
+            }
+            gaps[0] = self.zeros;
+            self.zeros = gaps[done];
+            (batch.len, batch.gap_max) = (done, found.gap_max.max(batch.gaps[0]));
+            self.sink.literals(batch);
+        }
+        (self.group, self.payload) = (found.last, open);
     }
 
     /// Adds the rows `first..=last`, above those added before.
@@ -358,30 +420,6 @@ impl<S: GroupSink> Grouper<S> {
         }
         self.sink.finish();
     }
-}
-
-/// How many full groups `ids` starts with, the first of them at row `base`.
-fn full_groups(ids: &[u32], base: u32) -> u32 {
-    let is_full = |groups: u32| {
-        let last = (groups * GROUP_ROWS - 1) as usize;
-        ids.get(last).is_some_and(|&id| id - base == groups * GROUP_ROWS - 1)
-    };
-    let most = len32(ids.len()) / GROUP_ROWS;
-    let mut step = 1;
-    while 2 * step <= most && is_full(2 * step) {
-        step *= 2;
-    }
-    // The answer is in `step..2 * step`.
-    let (mut full, mut over) = (step, (2 * step).min(most + 1));
-    while over - full > 1 {
-        let middle = full + (over - full) / 2;
-        if is_full(middle) {
-            full = middle;
-        } else {
-            over = middle;
-        }
-    }
-    full
 }
 
 impl<S: GroupSink> Encoder for Grouper<S> {

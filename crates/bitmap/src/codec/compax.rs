@@ -23,9 +23,10 @@
 //! Source: Fusco, Stoecklin, Vlachos, "NET-FLi: on-the-fly compression, archiving and indexing of
 //! streaming network traffic", VLDB 2010.
 
-use crate::codec::triples::{self, Item, LITERAL, Rule, dirty};
+use crate::codec::triples::{self, Dirty, LITERAL, Rule, dirty};
 use crate::codec::{Codec, Explained};
 use crate::groups::{GROUP_ROWS, GroupCodec, Piece, Pieces, WordTarget, one};
+use crate::simd::words::TripleRule;
 
 const LFL: u32 = 0b001 << 29;
 const FLF: u32 = 0b010 << 29;
@@ -38,28 +39,24 @@ const MERGED_COUNT_MAX: u32 = 255;
 #[derive(Debug, Clone, Copy)]
 pub struct Compax;
 
-impl Rule for Compax {
-    const FILLS_OF_ONES: bool = false;
-
+impl TripleRule for Compax {
     #[inline(always)]
-    fn triple(items: [Item; 3]) -> Option<u32> {
-        match items {
-            [
-                Item::Fill { count: before @ ..=MERGED_COUNT_MAX, .. },
-                Item::Dirty { nearly_full: false, place, byte, .. },
-                Item::Fill { count: after @ ..=MERGED_COUNT_MAX, .. },
-            ] => Some(FLF | place << 27 | before << 16 | byte << 8 | after),
-            [
-                Item::Dirty { nearly_full: false, place: place1, byte: byte1, .. },
-                Item::Fill { count: count @ ..=MERGED_COUNT_MAX, .. },
-                Item::Dirty { nearly_full: false, place: place2, byte: byte2, .. },
-            ] => Some(LFL | place1 << 27 | place2 << 25 | byte1 << 16 | count << 8 | byte2),
-            _ => None,
+    fn triple([a, b, c]: [u32; 3]) -> u32 {
+        let is_fill = |word: u32| word <= MERGED_COUNT_MAX;
+        let [x, y, z] = [a, b, c].map(|word| Dirty::of(word, false));
+        if x.is & is_fill(b) & z.is {
+            LFL | x.place << 27 | z.place << 25 | x.byte << 16 | b << 8 | z.byte
+        } else if is_fill(a) & y.is & is_fill(c) {
+            FLF | y.place << 27 | a << 16 | y.byte << 8 | c
+        } else {
+            0
         }
     }
+}
 
-    fn fill(_: bool, count: u32) -> u32 {
-        count
+impl Rule for Compax {
+    fn ones(_: u32) -> Option<u32> {
+        None
     }
 }
 

@@ -24,9 +24,10 @@
 //! Source: Fusco, Vlachos, Stoecklin, "Real-time creation of bitmap indexes on streaming network
 //! data", VLDB Journal 2012; its codebook is known from an implementation only.
 
-use crate::codec::triples::{self, Item, LITERAL, Rule, dirty};
+use crate::codec::triples::{self, Dirty, LITERAL, Rule, dirty};
 use crate::codec::{Codec, Explained};
 use crate::groups::{GROUP_ROWS, GroupCodec, Piece, Pieces, WordTarget, one};
+use crate::simd::words::TripleRule;
 
 const LFL: u32 = 0b001 << 29;
 const FLF: u32 = 0b010 << 29;
@@ -41,34 +42,27 @@ const MERGED_COUNT_MAX: u32 = 255;
 #[derive(Debug, Clone, Copy)]
 pub struct Compax2;
 
-impl Rule for Compax2 {
-    const FILLS_OF_ONES: bool = true;
-
+impl TripleRule for Compax2 {
     #[inline(always)]
-    fn triple(items: [Item; 3]) -> Option<u32> {
-        match items {
-            [
-                Item::Fill { ones: before_ones, count: before @ ..=MERGED_COUNT_MAX },
-                Item::Dirty { nearly_full: false, place, byte, .. },
-                Item::Fill { ones: after_ones, count: after @ ..=MERGED_COUNT_MAX },
-            ] if before_ones == after_ones => {
-                let values = (u32::from(before_ones) * 0b11) << 27;
-                Some(FLF | values | place << 25 | before << 16 | byte << 8 | after)
-            }
-            [
-                Item::Dirty { nearly_full: false, place: place1, byte: byte1, .. },
-                Item::Fill { ones, count: count @ ..=MERGED_COUNT_MAX },
-                Item::Dirty { nearly_full: false, place: place2, byte: byte2, .. },
-            ] => {
-                let header = LFL | u32::from(ones) << 28 | place1 << 26 | place2 << 24;
-                Some(header | byte1 << 16 | count << 8 | byte2)
-            }
-            _ => None,
+    fn triple([a, b, c]: [u32; 3]) -> u32 {
+        let [x, y, z] = [a, b, c].map(|word| Dirty::of(word, false));
+        let is_fill = |word: u32| word & (LITERAL | COUNT_MAX) <= MERGED_COUNT_MAX;
+        let ones = |word: u32| word >> 29 & 1;
+        if x.is & is_fill(b) & z.is {
+            let header = LFL | ones(b) << 28 | x.place << 26 | z.place << 24;
+            header | x.byte << 16 | (b & COUNT_MAX) << 8 | z.byte
+        } else if is_fill(a) & y.is & is_fill(c) & (ones(a) == ones(c)) {
+            let header = FLF | (ones(a) * 0b11) << 27 | y.place << 25;
+            header | (a & COUNT_MAX) << 16 | y.byte << 8 | (c & COUNT_MAX)
+        } else {
+            0
         }
     }
+}
 
-    fn fill(ones: bool, count: u32) -> u32 {
-        if ones { ONES | count } else { count }
+impl Rule for Compax2 {
+    fn ones(count: u32) -> Option<u32> {
+        Some(ONES | count)
     }
 }
 

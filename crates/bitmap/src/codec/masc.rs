@@ -31,15 +31,16 @@ use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf, set_range};
 use crate::chunks::Chunks;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
-use crate::groups::{GROUP_ROWS, WordCompare, WordCount, WordTarget, words};
+use crate::groups::{BATCHED_FROM, GROUP_ROWS, WordCompare, WordCount, WordTarget, words};
 use crate::runs::run_len;
+use crate::simd::words::{self, BATCH, Items, PairRule, ROOM, pair_words, run_ids};
 
 const HOLDS_ONE: u32 = 1 << 30;
 const ONES: u32 = 0b11 << 30;
 const CARRIED_SHIFT: u32 = 25;
-const CARRIED_MAX: u64 = 30;
+const CARRIED_ONES_MAX: u32 = 30;
 const PURE_LENGTH_MAX: u64 = ((1 << 25) - 1) * GROUP_ROWS as u64 + 30;
-const CARRIED_LENGTH_MAX: u64 = ((1 << 20) - 1) * GROUP_ROWS as u64 + 30;
+const CARRIED_ZEROS_MAX: u32 = ((1 << 20) - 1) * GROUP_ROWS + 30;
 
 /// Rows in a window of the paper: as many as a seven-bit number of groups can tell apart.
 pub const WINDOW_ROWS: u32 = 128 * GROUP_ROWS;
@@ -74,6 +75,15 @@ fn unpack(word: u32) -> (u64, u64) {
 trait RunSink {
     fn zeros(&mut self, length: u64);
     fn ones(&mut self, length: u64);
+    /// So many runs of ones, each with the zeros before it.
+    fn runs(&mut self, zeros: &Items, ones: &Items, len: usize, _: &mut words::Words) {
+        for (&zeros, &ones) in zeros.iter().zip(ones).take(len) {
+            if zeros > 0 {
+                self.zeros(zeros.into());
+            }
+            self.ones(ones.into());
+        }
+    }
 }
 
 /// Writes runs as words.
@@ -106,12 +116,12 @@ impl<T: WordTarget> RunSink for Words<T> {
 
     #[inline(always)]
     fn ones(&mut self, mut length: u64) {
-        if length <= CARRIED_MAX && self.zeros > 0 {
+        if length <= CARRIED_ONES_MAX.into() && self.zeros > 0 {
             while self.zeros > PURE_LENGTH_MAX {
                 self.target.word(length_bits(PURE_LENGTH_MAX));
                 self.zeros -= PURE_LENGTH_MAX;
             }
-            if self.zeros <= CARRIED_LENGTH_MAX {
+            if self.zeros <= CARRIED_ZEROS_MAX.into() {
                 let zeros = length_bits(std::mem::take(&mut self.zeros));
                 return self.target.word(HOLDS_ONE | low32(length) << CARRIED_SHIFT | zeros);
             }
@@ -122,6 +132,23 @@ impl<T: WordTarget> RunSink for Words<T> {
             length -= PURE_LENGTH_MAX;
         }
         self.target.word(ONES | length_bits(length));
+    }
+
+    #[inline(always)]
+    fn runs(&mut self, zeros: &Items, ones: &Items, len: usize, words: &mut words::Words) {
+        let len = pair_words::<Masc>(zeros, ones, len, words);
+        self.target.words(&words[..len]);
+    }
+}
+
+impl PairRule for Masc {
+    #[inline(always)]
+    fn words(zeros: u32, ones: u32) -> [u32; 2] {
+        let field = |length: u32| (length / GROUP_ROWS) << 5 | (length % GROUP_ROWS);
+        let (before, run) = (field(zeros), field(ones));
+        let fits = (zeros > 0) & (zeros <= CARRIED_ZEROS_MAX) & (ones <= CARRIED_ONES_MAX);
+        let carried = HOLDS_ONE | ones << CARRIED_SHIFT | before;
+        if fits { [0, carried] } else { [before, ONES | run] }
     }
 }
 
@@ -197,13 +224,65 @@ impl<S: RunSink> Joiner<S> {
 
     #[inline(always)]
     fn ids(&mut self, ids: &[u32]) {
+        if ids.len() < BATCHED_FROM {
+            for &id in ids {
+                self.run(id.into(), u64::from(id) + 1);
+            }
+            return;
+        }
+        let mut batch = Batch::new();
         let mut rest = ids;
         while let Some(&first) = rest.first() {
-            let len = run_len(rest);
-            let first = u64::from(first);
-            self.run(first, first + u64::from(len32(len)));
-            rest = &rest[len..];
+            // A batch pays if it holds more than one run, and no gap or run of it is split.
+            let ids = &rest[..rest.len().min(BATCH)];
+            let last = ids[ids.len() - 1];
+            let is_run = last - first == len32(ids.len()) - 1;
+            let taken = if is_run || u64::from(last) - self.at > PURE_LENGTH_MAX {
+                let len = run_len(rest);
+                self.run(first.into(), u64::from(first) + u64::from(len32(len)));
+                len
+            } else {
+                self.batch(ids, &mut batch);
+                ids.len()
+            };
+            rest = &rest[taken..];
         }
+    }
+
+    /// Adds at most a batch of ids, and at least one.
+    #[inline(always)]
+    fn batch(&mut self, ids: &[u32], batch: &mut Batch) {
+        let Batch { firsts, ends, zeros, ones, words } = batch;
+        let len = run_ids(ids, firsts, ends);
+        self.run(firsts[0].into(), ends[0].into());
+        if len == 1 {
+            return;
+        }
+        // The last run stays open; those between it and the first are complete.
+        self.flush();
+        for i in 1..len - 1 {
+            zeros[i - 1] = firsts[i] - ends[i - 1];
+            ones[i - 1] = ends[i] - firsts[i];
+        }
+        self.sink.runs(zeros, ones, len - 2, words);
+        self.at = ends[len - 2].into();
+        self.open = (firsts[len - 1].into(), ends[len - 1].into());
+    }
+}
+
+/// The runs of a batch of ids, and room for the words that they become.
+struct Batch {
+    firsts: Items,
+    ends: Items,
+    zeros: Items,
+    ones: Items,
+    words: words::Words,
+}
+
+impl Batch {
+    fn new() -> Self {
+        let items = [0; ROOM];
+        Self { firsts: items, ends: items, zeros: items, ones: items, words: [0; 2 * ROOM] }
     }
 }
 

@@ -23,7 +23,8 @@
 //! "Indexing million of packets per second using GPUs", IMC 2013.
 
 use crate::codec::{Codec, Explained};
-use crate::groups::{FULL, GroupCodec, GroupSink, Piece, Pieces, WordTarget, one, two};
+use crate::groups::{Batch, FULL, GroupCodec, GroupSink, Piece, Pieces, WordTarget, one, two};
+use crate::simd::words::{PairRule, pair_words};
 
 const FILL: u32 = 1 << 31;
 const POSITION_SHIFT: u32 = 25;
@@ -66,6 +67,16 @@ impl GroupCodec for Plwah {
     }
 }
 
+impl PairRule for Plwah {
+    #[inline(always)]
+    fn words(gap: u32, payload: u32) -> [u32; 2] {
+        let joins = gap > 0 && payload & payload.wrapping_sub(1) == 0;
+        let position = if joins { payload.leading_zeros() << POSITION_SHIFT } else { 0 };
+        let fill = FILL | position | gap;
+        [if gap > 0 { fill } else { 0 }, if joins { 0 } else { payload }]
+    }
+}
+
 /// Holds each fill back until the next literal is known.
 #[derive(Debug)]
 pub struct Sink<T> {
@@ -98,6 +109,16 @@ impl<T: WordTarget> GroupSink for Sink<T> {
             self.target.word(open);
         }
         self.target.word(payload);
+    }
+
+    #[inline(always)]
+    fn literals(&mut self, batch: &mut Batch) {
+        if self.open != 0 || batch.gap_max > COUNT_MAX {
+            return self.each(batch);
+        }
+        let Batch { gaps, payloads, len, words: [words, _], .. } = batch;
+        let len = pair_words::<Plwah>(gaps, payloads, *len, words);
+        self.target.words(&words[..len]);
     }
 
     #[inline(always)]

@@ -26,7 +26,10 @@
 //! fixes the three header bits was not printed, their order is ours.
 
 use crate::codec::{Codec, Explained};
-use crate::groups::{FULL, GroupCodec, GroupSink, Piece, Pieces, WordTarget, one, two};
+use crate::groups::{
+    Batch, FULL, GROUP_ROWS, GroupCodec, GroupSink, Piece, Pieces, WordTarget, one, two,
+};
+use crate::simd::words::{LinkRule, link_words};
 
 const FILL: u32 = 1 << 31;
 const LITERAL_FIRST: u32 = 1 << 30;
@@ -100,7 +103,7 @@ enum Item {
         ones: bool,
         count: u32,
     },
-    /// The literal, and the pair word that says it with the fill left out.
+    /// The literal, and the pair word that says it with the fill left out, 0 if there is none.
     Literal {
         payload: u32,
         pair: u32,
@@ -114,22 +117,41 @@ pub struct Sink<T> {
     open: Item,
 }
 
-/// The pair word of a literal with few odd rows, without the fill; `None` if it has more.
+/// The pair word of a literal with few odd rows, without the fill; 0 if it has more.
 #[inline(always)]
-fn pair_of(payload: u32) -> Option<u32> {
-    let (mut odd, nearly) = match payload.count_ones() {
-        0..=POSITIONS => (payload, 0),
-        27..=31 => (payload ^ FULL, NEARLY_FULL),
-        _ => return None,
-    };
-    let (mut pair, mut shift) = (FILL | nearly, FIRST_POSITION_SHIFT);
-    while odd != 0 {
-        let position = odd.leading_zeros();
-        pair |= position << shift;
-        shift -= 5;
+fn pair_of(payload: u32) -> u32 {
+    let rows = payload.count_ones();
+    let (mut odd, nearly) =
+        if rows <= POSITIONS { (payload, 0) } else { (payload ^ FULL, NEARLY_FULL) };
+    let mut pair = FILL | nearly;
+    for place in 0..POSITIONS {
+        // Without an odd row left the position is 0, and bit 31, which no payload has, flips.
+        let position = odd.leading_zeros() & 31;
+        pair |= position << (FIRST_POSITION_SHIFT - 5 * place);
         odd ^= FILL >> position;
     }
-    Some(pair)
+    if rows <= POSITIONS || rows >= GROUP_ROWS - POSITIONS { pair } else { 0 }
+}
+
+impl LinkRule for PlwahPlus {
+    #[inline(always)]
+    fn joins(before: u32, gap: u32, payload: u32) -> (bool, bool) {
+        let is_few = |payload: u32| {
+            let rows = payload.count_ones();
+            (rows <= POSITIONS) | (rows >= GROUP_ROWS - POSITIONS)
+        };
+        let is_short = gap.wrapping_sub(1) < PAIR_COUNT_MAX;
+        (is_short & is_few(before), is_short & is_few(payload))
+    }
+
+    #[inline(always)]
+    fn words(before: u32, open: bool, gap: u32, payload: u32) -> [u32; 2] {
+        let (joins_before, joins_own) = Self::joins(before, gap, payload);
+        let left = if joins_before { pair_of(before) | LITERAL_FIRST | gap } else { before };
+        let right = if joins_own { pair_of(payload) | gap } else { FILL | gap };
+        let is_left = open & joins_before;
+        [if open { left } else { 0 }, if is_left | (gap == 0) { 0 } else { right }]
+    }
 }
 
 impl<T: WordTarget> Sink<T> {
@@ -137,6 +159,7 @@ impl<T: WordTarget> Sink<T> {
     fn piece(&mut self, ones: bool, count: u32) {
         if let Item::Literal { pair, .. } = self.open
             && count <= PAIR_COUNT_MAX
+            && pair != 0
         {
             self.open = Item::None;
             return self.target.word(pair | LITERAL_FIRST | u32::from(ones) << 29 | count);
@@ -159,16 +182,34 @@ impl<T: WordTarget> GroupSink for Sink<T> {
     #[inline(always)]
     fn literal(&mut self, payload: u32) {
         let pair = pair_of(payload);
-        if let (Item::Fill { ones, count }, Some(pair)) = (self.open, pair)
+        if let Item::Fill { ones, count } = self.open
             && count <= PAIR_COUNT_MAX
+            && pair != 0
         {
             self.open = Item::None;
             return self.target.word(pair | u32::from(ones) << 29 | count);
         }
         self.finish();
-        match pair {
-            Some(pair) => self.open = Item::Literal { payload, pair },
-            None => self.target.word(payload),
+        self.open = Item::Literal { payload, pair };
+    }
+
+    #[inline(always)]
+    fn literals(&mut self, batch: &mut Batch) {
+        let before = match self.open {
+            Item::None => (0, false),
+            Item::Literal { payload, .. } => (payload, true),
+            Item::Fill { .. } => return self.each(batch),
+        };
+        if batch.gap_max > COUNT_MAX {
+            return self.each(batch);
+        }
+        let Batch { gaps, payloads, len, words: [words, _], .. } = batch;
+        let last = payloads[*len - 1];
+        let (len, open) = link_words::<PlwahPlus>(before, gaps, payloads, *len, words);
+        self.target.words(&words[..len]);
+        self.open = Item::None;
+        if open {
+            self.open = Item::Literal { payload: last, pair: pair_of(last) };
         }
     }
 

@@ -25,9 +25,10 @@
 //! literals has 128 to 255 groups. No random access.
 //! Source: Wen et al., "SECOMPAX: a bitmap index compression algorithm", ICCCN 2014.
 
-use crate::codec::triples::{self, Item, LITERAL, Rule, dirty};
+use crate::codec::triples::{self, Dirty, LITERAL, Rule, dirty};
 use crate::codec::{Codec, Explained};
 use crate::groups::{GROUP_ROWS, GroupCodec, Piece, Pieces, WordTarget, one};
+use crate::simd::words::TripleRule;
 
 const ONES: u32 = 0b0001 << 28;
 const COUNT_MAX: u32 = (1 << 28) - 1;
@@ -43,36 +44,35 @@ const LFL: [[u32; 2]; 2] = [[0b0010 << 28, 0b0100 << 28], [0b0101 << 28, 0b0011 
 #[derive(Debug, Clone, Copy)]
 pub struct Secompax;
 
-impl Rule for Secompax {
-    const FILLS_OF_ONES: bool = true;
+/// A literal as the byte in which it differs from empty or, failing that, from full, and which.
+#[inline(always)]
+fn nearly(word: u32) -> (Dirty, u32) {
+    let (empty, full) = (Dirty::of(word, false), Dirty::of(word, true));
+    if empty.is { (empty, 0) } else { (full, 1) }
+}
 
+impl TripleRule for Secompax {
     #[inline(always)]
-    fn triple(items: [Item; 3]) -> Option<u32> {
-        match items {
-            [
-                Item::Fill { ones: before_ones, count: before @ ..=FLF_COUNT_MAX },
-                Item::Dirty { nearly_full, place, byte, .. },
-                Item::Fill { ones: after_ones, count: after @ ..=FLF_COUNT_MAX },
-            ] => {
-                let values = u32::from(before_ones) << 28 | u32::from(after_ones) << 26;
-                let header = FLF | values | u32::from(nearly_full) << 27 | place << 24;
-                Some(header | before << 16 | byte << 8 | after)
-            }
-            [
-                Item::Dirty { nearly_full: full1, place: place1, byte: byte1, .. },
-                Item::Fill { ones, count: count @ ..=LFL_COUNT_MAX },
-                Item::Dirty { nearly_full: full2, place: place2, byte: byte2, .. },
-            ] => {
-                let code = LFL[usize::from(full1)][usize::from(full2)];
-                let header = code | place1 << 26 | place2 << 24 | u32::from(ones) << 23;
-                Some(header | count << 16 | byte1 << 8 | byte2)
-            }
-            _ => None,
+    fn triple([a, b, c]: [u32; 3]) -> u32 {
+        let [(x, x_full), (y, y_full), (z, z_full)] = [a, b, c].map(nearly);
+        let is_fill = |word: u32, max: u32| word & (LITERAL | COUNT_MAX) <= max;
+        let ones = |word: u32| word >> 28 & 1;
+        if x.is & is_fill(b, LFL_COUNT_MAX) & z.is {
+            let code = (if x_full == z_full { 0b0010 + x_full } else { 0b0100 + x_full }) << 28;
+            let header = code | x.place << 26 | z.place << 24 | ones(b) << 23;
+            header | (b & COUNT_MAX) << 16 | x.byte << 8 | z.byte
+        } else if is_fill(a, FLF_COUNT_MAX) & y.is & is_fill(c, FLF_COUNT_MAX) {
+            let header = FLF | ones(a) << 28 | y_full << 27 | ones(c) << 26 | y.place << 24;
+            header | (a & COUNT_MAX) << 16 | y.byte << 8 | (c & COUNT_MAX)
+        } else {
+            0
         }
     }
+}
 
-    fn fill(ones: bool, count: u32) -> u32 {
-        if ones { ONES | count } else { count }
+impl Rule for Secompax {
+    fn ones(count: u32) -> Option<u32> {
+        Some(ONES | count)
     }
 }
 

@@ -3,49 +3,19 @@
 //! From the left: when a fill, a literal and a fill, or a literal, a fill and a literal, stand at
 //! the place at hand and fit the codec's word, they become that word; otherwise the first of them
 //! is written alone and the next place is tried. The first word decides the kind, so there is
-//! never a choice.
+//! never a choice. A fill or literal alone is a word too, and all that a rule has to know of it
+//! can be read off that word.
 
-use crate::groups::{FULL, GroupSink, WordTarget};
+use crate::groups::{Batch, FULL, GroupSink, WordTarget};
+use crate::simd::words::{PairRule, TripleRule, pair_words, triple_words};
 
-/// A fill or a literal.
-#[derive(Debug, Clone, Copy)]
-pub enum Item {
-    /// `count` equal groups.
-    Fill {
-        /// Whether they are full.
-        ones: bool,
-        /// How many there are.
-        count: u32,
-    },
-    /// A group with exactly one byte that is neither all zeros nor, if `nearly_full`, all ones.
-    Dirty {
-        /// The group.
-        payload: u32,
-        /// Whether the other three bytes are ones.
-        nearly_full: bool,
-        /// Which byte, from the lowest.
-        place: u32,
-        /// That byte.
-        byte: u32,
-    },
-    /// Any other group.
-    Literal {
-        /// The group.
-        payload: u32,
-    },
+/// Which triples a codec merges, and how it writes a fill alone.
+pub trait Rule: TripleRule {
+    /// The word of a fill of ones, or `None` if full groups are literals that merge with nothing.
+    fn ones(count: u32) -> Option<u32>;
 }
 
-/// Which triples a codec merges, and how it writes what is left alone.
-pub trait Rule {
-    /// The word for three neighbours, if there is one.
-    fn triple(items: [Item; 3]) -> Option<u32>;
-    /// The word of a fill alone.
-    fn fill(ones: bool, count: u32) -> u32;
-    /// Whether a full group is a fill; if not, it is a literal that merges with nothing.
-    const FILLS_OF_ONES: bool;
-}
-
-/// The word of a literal alone, in all three codecs.
+/// The word of a literal alone, in all three codecs; that of a fill of zeros is its count.
 pub(crate) const LITERAL: u32 = 1 << 31;
 
 /// The bits of byte `place` of a group; the highest has seven.
@@ -61,88 +31,110 @@ pub(crate) fn dirty(nearly_full: bool, place: u32, byte: u32) -> u32 {
     around | (byte << (8 * (place & 3))) & byte_mask(place)
 }
 
-/// The one byte in which `payload` differs from `around`, or `None` if there are more.
-#[inline(always)]
-fn odd_byte(payload: u32, around: u32) -> Option<u32> {
-    let place = (31 - (payload ^ around).leading_zeros()) / 8;
-    ((payload ^ around) & !byte_mask(place) == 0).then_some(place)
+/// A literal's word as the one byte in which it differs from a group of equal rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dirty {
+    /// Whether it is a literal that differs in one byte only.
+    pub is: bool,
+    /// Which byte, from the lowest.
+    pub place: u32,
+    /// That byte.
+    pub byte: u32,
 }
 
-impl Item {
-    /// The literal with that payload, which is neither empty nor full.
+impl Dirty {
+    /// As it differs from a group of rows that are all set, or all not.
     #[inline(always)]
-    fn literal(payload: u32) -> Self {
-        let (place, nearly_full) = match odd_byte(payload, 0) {
-            Some(place) => (place, false),
-            None => match odd_byte(payload, FULL) {
-                Some(place) => (place, true),
-                None => return Item::Literal { payload },
-            },
-        };
-        let byte = (payload & byte_mask(place)) >> (8 * place);
-        Item::Dirty { payload, nearly_full, place, byte }
+    pub(crate) fn of(word: u32, full: bool) -> Self {
+        let odd = (word ^ if full { FULL } else { 0 }) & FULL;
+        let place = (31 - (odd | 1).leading_zeros()) / 8;
+        let is = word & LITERAL != 0 && odd & !byte_mask(place) == 0;
+        Self { is, place, byte: word >> (8 * place) & (byte_mask(place) >> (8 * place)) }
     }
 }
 
-/// Holds two items back until the third is known.
+/// Holds two words back until the third is known.
 #[derive(Debug)]
 pub struct Sink<T, R> {
     target: T,
-    open: [Option<Item>; 2],
+    held: [u32; 2],
+    len: usize,
     rule: std::marker::PhantomData<R>,
+}
+
+/// A fill of zeros and a literal, each alone.
+struct Alone;
+
+impl PairRule for Alone {
+    #[inline(always)]
+    fn words(gap: u32, payload: u32) -> [u32; 2] {
+        [gap, LITERAL | payload]
+    }
 }
 
 impl<T: WordTarget, R: Rule> Sink<T, R> {
     /// A sink with nothing held back.
     pub(crate) fn new(target: T) -> Self {
-        Self { target, open: [None; 2], rule: std::marker::PhantomData }
+        Self { target, held: [0; 2], len: 0, rule: std::marker::PhantomData }
     }
 
     #[inline(always)]
-    fn item(&mut self, item: Item) {
-        match self.open {
-            [Some(first), Some(second)] => {
-                if let Some(word) = R::triple([first, second, item]) {
-                    self.open = [None; 2];
-                    self.target.word(word);
-                } else {
-                    self.write(first);
-                    self.open = [Some(second), Some(item)];
-                }
-            }
-            [Some(_), None] => self.open[1] = Some(item),
-            [None, _] => self.open[0] = Some(item),
+    fn item(&mut self, word: u32) {
+        if self.len < 2 {
+            self.held[self.len] = word;
+            self.len += 1;
+            return;
         }
-    }
-
-    #[inline(always)]
-    fn write(&mut self, item: Item) {
-        self.target.word(match item {
-            Item::Fill { ones, count } => R::fill(ones, count),
-            Item::Dirty { payload, .. } | Item::Literal { payload } => LITERAL | payload,
-        });
+        let [first, second] = self.held;
+        match R::triple([first, second, word]) {
+            0 => {
+                self.target.word(first);
+                self.held = [second, word];
+            }
+            triple => {
+                self.target.word(triple);
+                self.len = 0;
+            }
+        }
     }
 }
 
 impl<T: WordTarget, R: Rule> GroupSink for Sink<T, R> {
     #[inline(always)]
     fn fill(&mut self, ones: bool, count: u32) {
-        if ones && !R::FILLS_OF_ONES {
-            // A full group has four odd bytes, so nothing held back can merge across it.
-            self.finish();
-            return self.target.repeat(LITERAL | FULL, count);
+        if !ones {
+            return self.item(count);
         }
-        self.item(Item::Fill { ones, count });
+        match R::ones(count) {
+            Some(word) => self.item(word),
+            None => {
+                // A full group has four odd bytes, so nothing held back can merge across it.
+                self.finish();
+                self.target.repeat(LITERAL | FULL, count);
+            }
+        }
     }
 
     #[inline(always)]
     fn literal(&mut self, payload: u32) {
-        self.item(Item::literal(payload));
+        self.item(LITERAL | payload);
+    }
+
+    #[inline(always)]
+    fn literals(&mut self, batch: &mut Batch) {
+        let Batch { gaps, payloads, len, words: [alone, merged], .. } = batch;
+        let words = pair_words::<Alone>(gaps, payloads, *len, merged);
+        alone[..self.len].copy_from_slice(&self.held[..self.len]);
+        alone[self.len..self.len + words].copy_from_slice(&merged[..words]);
+        let words = self.len + words;
+        let (len, left) = triple_words::<R>(alone, words, merged);
+        self.target.words(&merged[..len]);
+        self.held[..left].copy_from_slice(&alone[words - left..words]);
+        self.len = left;
     }
 
     fn finish(&mut self) {
-        for item in std::mem::take(&mut self.open).into_iter().flatten() {
-            self.write(item);
-        }
+        self.target.words(&self.held[..self.len]);
+        self.len = 0;
     }
 }

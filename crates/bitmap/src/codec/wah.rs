@@ -25,7 +25,8 @@
 //! Source: Wu, Otoo, Shoshani, "Optimizing bitmap indices with efficient compression", 2006.
 
 use crate::codec::{Codec, Explained};
-use crate::groups::{GROUP_ROWS, GroupCodec, GroupSink, Piece, Pieces, WordTarget, one};
+use crate::groups::{Batch, GROUP_ROWS, GroupCodec, GroupSink, Piece, Pieces, WordTarget, one};
+use crate::simd::words::{PairRule, pair_words};
 
 const FILL: u32 = 1 << 31;
 const ONES: u32 = 1 << 30;
@@ -62,6 +63,13 @@ impl GroupCodec for Wah {
     }
 }
 
+impl PairRule for Wah {
+    #[inline(always)]
+    fn words(gap: u32, payload: u32) -> [u32; 2] {
+        [if gap > 0 { FILL | gap } else { 0 }, payload]
+    }
+}
+
 /// Writes every fill and every literal as it comes.
 #[derive(Debug)]
 pub struct Sink<T>(T);
@@ -75,6 +83,13 @@ impl<T: WordTarget> GroupSink for Sink<T> {
     #[inline(always)]
     fn literal(&mut self, payload: u32) {
         self.0.word(payload);
+    }
+
+    #[inline(always)]
+    fn literals(&mut self, batch: &mut Batch) {
+        let Batch { gaps, payloads, len, words: [words, _], .. } = batch;
+        let len = pair_words::<Wah>(gaps, payloads, *len, words);
+        self.0.words(&words[..len]);
     }
 
     fn finish(&mut self) {}

@@ -9,6 +9,7 @@
 use crate::chunk::{Bits, Ids16};
 
 mod scalar;
+pub(crate) mod words;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 
 use super::BitOp;
+use super::words::{Groups, Items, LinkRule, PairRule, TripleRule, Words};
 use crate::cast::{low16, low32};
 use crate::chunk::{Bits, Ids16, gallop, has_bit, id_of};
 
@@ -219,4 +220,106 @@ pub(super) fn push_bits(bits: &Bits, base: u32, len: u32, target: &mut Vec<u32>)
             word &= word - 1;
         }
     }
+}
+
+/// See [`words`](super::words).
+#[inline(always)]
+pub(super) fn group_ids(
+    ids: &[u32],
+    payload: u32,
+    gaps: &mut Items,
+    payloads: &mut Items,
+) -> Groups {
+    let first = ids.first().map_or(0, |id| id / 31);
+    let mut found = Groups { len: 1, last: first, gap_max: 0, has_full: false };
+    payloads[0] = payload;
+    for &id in ids {
+        let group = id / 31;
+        let bit = 1 << 30 >> (id - 31 * group);
+        if group != found.last {
+            let gap = group - found.last - 1;
+            gaps[found.len] = gap;
+            payloads[found.len] = 0;
+            found.gap_max = found.gap_max.max(gap);
+            found.last = group;
+            found.len += 1;
+        }
+        payloads[found.len - 1] |= bit;
+        found.has_full |= payloads[found.len - 1] == (1 << 31) - 1;
+    }
+    found
+}
+
+/// See [`words`](super::words).
+#[inline(always)]
+pub(super) fn run_ids(ids: &[u32], firsts: &mut Items, ends: &mut Items) -> usize {
+    let mut len = 0;
+    let mut end = None;
+    for &id in ids {
+        if end != Some(id) {
+            firsts[len] = id;
+            len += 1;
+        }
+        ends[len - 1] = id + 1;
+        end = Some(id + 1);
+    }
+    len
+}
+
+/// See [`words`](super::words).
+#[inline(always)]
+pub(super) fn pair_words<R: PairRule>(
+    gaps: &Items,
+    bodies: &Items,
+    len: usize,
+    out: &mut Words,
+) -> usize {
+    let mut words = 0;
+    for (&gap, &body) in gaps.iter().zip(bodies).take(len) {
+        for word in R::words(gap, body) {
+            out[words] = word;
+            words += usize::from(word != 0);
+        }
+    }
+    words
+}
+
+/// See [`words`](super::words).
+#[inline(always)]
+pub(super) fn link_words<R: LinkRule>(
+    before: (u32, bool),
+    gaps: &Items,
+    bodies: &Items,
+    len: usize,
+    out: &mut Words,
+) -> (usize, bool) {
+    let (mut before, mut open) = before;
+    let mut words = 0;
+    for (&gap, &body) in gaps.iter().zip(bodies).take(len) {
+        for word in R::words(before, open, gap, body) {
+            out[words] = word;
+            words += usize::from(word != 0);
+        }
+        let (joins_before, joins_own) = R::joins(before, gap, body);
+        open = (open & joins_before) | !joins_own;
+        before = body;
+    }
+    (words, open)
+}
+
+/// See [`words`](super::words).
+#[inline(always)]
+pub(super) fn triple_words<R: TripleRule>(
+    words: &Words,
+    len: usize,
+    out: &mut Words,
+) -> (usize, usize) {
+    let (mut used, mut written) = (0, 0);
+    while used + 2 < len {
+        let triple = R::triple([words[used], words[used + 1], words[used + 2]]);
+        out[written] = if triple != 0 { triple } else { words[used] };
+        written += 1;
+        used += if triple != 0 { 3 } else { 1 };
+    }
+    (written, len - used)
 }

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use super::words::{Groups, Items, LinkRule, PairRule, TripleRule, Words};
 use super::{BitOp, scalar};
 use crate::chunk::{Bits, Ids16};
 
@@ -39,6 +40,7 @@ pub(super) fn level() -> Level {
 fn detect() -> (Level, u8) {
     if is_x86_feature_detected!("avx512vpopcntdq")
         && is_x86_feature_detected!("avx512vbmi2")
+        && is_x86_feature_detected!("avx512cd")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512f")
@@ -60,10 +62,11 @@ fn detect() -> (Level, u8) {
 
 /// The loops of the reference, compiled once more with `$features` on.
 macro_rules! recompile {
-    ($features:literal: $($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {
+    ($features:literal: $($name:ident $(<$rule:ident: $bound:path>)? ($($arg:ident: $ty:ty),*)
+        $(-> $ret:ty)? = $body:expr;)*) => {
         $(
             #[target_feature(enable = $features)]
-            pub(in super::super) fn $name($($arg: $ty),*) $(-> $ret)? {
+            pub(in super::super) fn $name $(<$rule: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
                 $body
             }
         )*
@@ -91,7 +94,8 @@ macro_rules! plain_loops {
 }
 
 pub(super) mod avx2 {
-    use super::{BitOp, Bits, Ids16, scalar};
+    use super::{BitOp, Bits, Groups, Ids16, Items, scalar};
+    use super::{LinkRule, PairRule, TripleRule, Words};
 
     plain_loops! { "avx2,bmi1,bmi2,popcnt" }
 
@@ -107,6 +111,17 @@ pub(super) mod avx2 {
         bits_to_ids16(bits: &Bits, out: &mut Ids16) -> usize = scalar::bits_to_ids16(bits, out);
         push_bits(bits: &Bits, base: u32, len: u32, target: &mut Vec<u32>)
             = scalar::push_bits(bits, base, len, target);
+        group_ids(ids: &[u32], payload: u32, gaps: &mut Items, payloads: &mut Items) -> Groups
+            = scalar::group_ids(ids, payload, gaps, payloads);
+        run_ids(ids: &[u32], firsts: &mut Items, ends: &mut Items) -> usize
+            = scalar::run_ids(ids, firsts, ends);
+        pair_words<R: PairRule>(gaps: &Items, bodies: &Items, len: usize, out: &mut Words)
+            -> usize = scalar::pair_words::<R>(gaps, bodies, len, out);
+        link_words<R: LinkRule>(before: (u32, bool), gaps: &Items, bodies: &Items, len: usize,
+            out: &mut Words) -> (usize, bool)
+            = scalar::link_words::<R>(before, gaps, bodies, len, out);
+        triple_words<R: TripleRule>(words: &Words, len: usize, out: &mut Words) -> (usize, usize)
+            = scalar::triple_words::<R>(words, len, out);
     }
 }
 

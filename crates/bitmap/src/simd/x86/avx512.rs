@@ -14,12 +14,15 @@ use super::super::{BitOp, scalar};
 use crate::cast::{len32, low8, low16};
 use crate::chunk::{Bits, Ids16, WORDS, id_of};
 
+mod words;
+pub(in super::super) use words::{group_ids, link_words, pair_words, run_ids, triple_words};
+
 /// Ids in a register.
 const LANES: usize = 32;
 
-plain_loops! { "avx512f,avx512bw,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,popcnt" }
+plain_loops! { "avx512f,avx512bw,avx512cd,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,popcnt" }
 
-recompile! { "avx512f,avx512bw,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,popcnt":
+recompile! { "avx512f,avx512bw,avx512cd,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,popcnt":
     push_bits(bits: &Bits, base: u32, len: u32, target: &mut Vec<u32>)
         = scalar::push_bits(bits, base, len, target);
 }
@@ -190,7 +193,7 @@ fn meet_sixteen<'a>(
 /// Compare words, each with any, and give a bit for each.
 const ANY: i32 = _SIDD_UWORD_OPS | _SIDD_CMP_EQUAL_ANY | _SIDD_BIT_MASK;
 
-recompile! { "avx512f,avx512bw,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,popcnt":
+recompile! { "avx512f,avx512bw,avx512cd,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,popcnt":
     and_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize = {
         if scalar::jumps(a, b) {
             return scalar::and_arrays(a, b, out);

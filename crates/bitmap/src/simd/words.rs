@@ -1,0 +1,123 @@
+//! From ids to words, a batch at a time: how the encoders of the run-length codecs write.
+//!
+//! An encoder that looks at one id after the other waits for branches that nobody can foresee. So
+//! a batch of ids is taken through steps that each do one thing to all of it: gather the ids into
+//! groups or runs, work out the words of each, and drop the places that have none. What a codec
+//! has to say is plain code about one item, which the compiler turns into vector code here.
+
+use super::scalar;
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+
+/// Ids in a batch, at most.
+pub(crate) const BATCH: usize = 128;
+/// Items of a batch and a register's worth of room after them: kernels write whole registers.
+pub(crate) const ROOM: usize = BATCH + 16;
+
+/// Room for an array of the items of a batch.
+pub(crate) type Items = [u32; ROOM];
+/// Room for the words of a batch: two an item, and two that were held back.
+pub(crate) type Words = [u32; 2 * ROOM];
+
+/// What there is to know of the groups of a batch besides their payloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Groups {
+    /// How many there are.
+    pub len: usize,
+    /// The last.
+    pub last: u32,
+    /// The greatest gap.
+    pub gap_max: u32,
+    /// Whether a group is full.
+    pub has_full: bool,
+}
+
+/// The words of items that do not depend on their neighbours.
+pub(crate) trait PairRule {
+    /// At most two words, in order, for `gap` before `body`; 0 where there is none. Two numbers
+    /// stand for an item: empty groups and a group's payload, or rows without and with an id. It
+    /// is also called on what is left over in a register, and must take any numbers.
+    fn words(gap: u32, body: u32) -> [u32; 2];
+}
+
+/// The words of items that may join the one before them, which then joins no other.
+pub(crate) trait LinkRule {
+    /// Whether the gap can join the body before it, and whether it can join its own.
+    fn joins(before: u32, gap: u32, body: u32) -> (bool, bool);
+    /// At most two words: of the body before, if that is `open`, and of the gap and the body that
+    /// it may join; 0 where there is none.
+    fn words(before: u32, open: bool, gap: u32, body: u32) -> [u32; 2];
+}
+
+/// The words that three neighbouring words become.
+pub trait TripleRule {
+    /// One word for all three, or 0.
+    fn triple(words: [u32; 3]) -> u32;
+}
+
+/// Runs the best version that the machine has; all of them are compiled from one source.
+macro_rules! dispatch {
+    ($($(#[$doc:meta])* fn $name:ident $(<$rule:ident: $bound:path>)?
+        ($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
+        $(
+            $(#[$doc])*
+            #[inline]
+            pub(crate) fn $name $(<$rule: $bound>)? ($($arg: $ty),*) -> $ret {
+                #[cfg(target_arch = "x86_64")]
+                match x86::level() {
+                    x86::Level::Avx512 => {
+                        // SAFETY: `level` saw every feature that `avx512` functions enable.
+                        #[allow(unsafe_code)]
+                        return unsafe { x86::avx512::$name $(::<$rule>)? ($($arg),*) };
+                    }
+                    x86::Level::Avx2 => {
+                        // SAFETY: `level` saw every feature that `avx2` functions enable.
+                        #[allow(unsafe_code)]
+                        return unsafe { x86::avx2::$name $(::<$rule>)? ($($arg),*) };
+                    }
+                    x86::Level::Scalar => {}
+                }
+                scalar::$name $(::<$rule>)? ($($arg),*)
+            }
+        )*
+    };
+}
+
+dispatch! {
+    /// The groups of 31 that ascending ids, at most [`BATCH`], lie in: their payloads, and the
+    /// number of empty groups before each but the first. The first is that of the first id, and
+    /// starts with the rows of `payload`.
+    fn group_ids(ids: &[u32], payload: u32, gaps: &mut Items, payloads: &mut Items) -> Groups;
+    /// The maximal runs of ascending ids, at most [`BATCH`]: their first ids and the ids after
+    /// their last; how many there are.
+    fn run_ids(ids: &[u32], firsts: &mut Items, ends: &mut Items) -> usize;
+    /// The words of the first `len` items, in order; how many there are.
+    fn pair_words<R: PairRule>(gaps: &Items, bodies: &Items, len: usize, out: &mut Words) -> usize;
+    /// The words of the first `len` items, in order, `before` being the body before the first and
+    /// whether it is open; how many there are, and whether the last body is open.
+    fn link_words<R: LinkRule>(before: (u32, bool), gaps: &Items, bodies: &Items, len: usize,
+        out: &mut Words) -> (usize, bool);
+    /// What the first `len` words become when triples join from the left; how many there are, and
+    /// how many of the last two words were not used, because a word to come may join them.
+    fn triple_words<R: TripleRule>(words: &Words, len: usize, out: &mut Words) -> (usize, usize);
+}
+
+/// Appends words, little-endian.
+#[inline(always)]
+pub(crate) fn push_words(words: &[u32], target: &mut Vec<u8>) {
+    #[cfg(target_endian = "little")]
+    {
+        // SAFETY: words have no padding, any byte is a `u8`, and four times as many bytes as
+        // words lie in the same place for as long.
+        #[allow(unsafe_code)]
+        let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 4 * words.len()) };
+        target.extend_from_slice(bytes);
+    }
+    #[cfg(not(target_endian = "little"))]
+    for word in words {
+        target.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests;

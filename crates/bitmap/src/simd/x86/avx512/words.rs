@@ -1,0 +1,313 @@
+//! The steps from ids to words that the compiler does not vectorise: those whose results are
+//! fewer, or more, than what they are made of.
+
+use std::arch::x86_64::*;
+
+use super::super::super::words::{Groups, Items, LinkRule, PairRule, TripleRule, Words};
+use crate::cast::{low8, low16};
+
+/// Numbers in a register.
+const LANES: usize = 16;
+
+/// The numbers at `at` and after it, as many as fit a register, and the mask of their lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(numbers: &[u32], at: usize) -> (__m512i, u16) {
+    let rest = &numbers[at..];
+    let mask = if rest.len() >= LANES { u16::MAX } else { (1 << rest.len()) - 1 };
+    // SAFETY: the mask has a lane for no more numbers than the slice holds, and no other is read.
+    (unsafe { _mm512_maskz_loadu_epi32(mask, rest.as_ptr().cast()) }, mask)
+}
+
+/// Writes the lanes of the mask side by side.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store(lanes: __m512i, mask: u16, out: &mut [u32]) {
+    let packed = _mm512_maskz_compress_epi32(mask, lanes);
+    let room = &mut out[..LANES];
+    // SAFETY: `room` is as long as the register.
+    unsafe { _mm512_storeu_epi32(room.as_mut_ptr().cast(), packed) };
+}
+
+/// A register whose lanes are those of `lanes`, moved up by `N`; `before` comes in below.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn moved_up<const N: i32>(lanes: __m512i, before: __m512i) -> __m512i {
+    match N {
+        1 => _mm512_alignr_epi32::<15>(lanes, before),
+        2 => _mm512_alignr_epi32::<14>(lanes, before),
+        4 => _mm512_alignr_epi32::<12>(lanes, before),
+        _ => _mm512_alignr_epi32::<8>(lanes, before),
+    }
+}
+
+/// Each id over 31: a multiplication that keeps 33 bits, as a compiler would have it.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn over_31(ids: __m512i) -> __m512i {
+    let factor = _mm512_set1_epi32(0x0842_1085);
+    let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(ids, factor));
+    let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(ids), factor);
+    let high = _mm512_mask_blend_epi32(0xAAAA, even, odd);
+    let half = _mm512_srli_epi32::<1>(_mm512_sub_epi32(ids, high));
+    _mm512_srli_epi32::<4>(_mm512_add_epi32(half, high))
+}
+
+/// See [`words`](super::super::super::words).
+#[target_feature(enable = "avx512f,popcnt")]
+pub(in super::super::super) fn group_ids(
+    ids: &[u32],
+    payload: u32,
+    gaps: &mut Items,
+    payloads: &mut Items,
+) -> Groups {
+    let (none, one) = (_mm512_set1_epi32(-1), _mm512_set1_epi32(1));
+    let first_row = _mm512_set1_epi32(1 << 30);
+    let full = _mm512_set1_epi32(i32::MAX);
+    let first = ids.first().map_or(0, |id| id / 31);
+    // Groups that have started, and those that have ended; the first has done neither less.
+    let (mut started, mut ended) = (1, 1);
+    let mut group_before = _mm512_set1_epi32(first.cast_signed());
+    let mut payload_before = _mm512_set1_epi32(payload.cast_signed());
+    let mut gap_max = _mm512_setzero_si512();
+    let mut has_full = 0;
+    for at in (0..ids.len()).step_by(LANES) {
+        let (id, mask) = load(ids, at);
+        let group = over_31(id);
+        let row = _mm512_sub_epi32(id, _mm512_sub_epi32(_mm512_slli_epi32::<5>(group), group));
+        let mut payload = _mm512_srlv_epi32(first_row, row);
+        // A lane joins the lane before it if they have the same group. The first lane takes over
+        // the rows of the register before; then, after steps by one, two and so on, the last lane
+        // of a group has the rows of all of them.
+        let above = moved_up::<1>(group, group_before);
+        let joins = _mm512_mask_cmpeq_epi32_mask(mask, group, above);
+        let from = moved_up::<1>(payload, payload_before);
+        payload = _mm512_mask_or_epi32(payload, joins & 1, payload, from);
+        let from = moved_up::<1>(payload, none);
+        payload = _mm512_mask_or_epi32(payload, joins & !1, payload, from);
+        if joins & joins << 1 != 0 {
+            let same = _mm512_cmpeq_epi32_mask(group, moved_up::<2>(group, none));
+            let from = moved_up::<2>(payload, none);
+            payload = _mm512_mask_or_epi32(payload, same, payload, from);
+            let same = _mm512_cmpeq_epi32_mask(group, moved_up::<4>(group, none));
+            if same != 0 {
+                let from = moved_up::<4>(payload, none);
+                payload = _mm512_mask_or_epi32(payload, same, payload, from);
+                let same = _mm512_cmpeq_epi32_mask(group, moved_up::<8>(group, none));
+                let from = moved_up::<8>(payload, none);
+                payload = _mm512_mask_or_epi32(payload, same, payload, from);
+            }
+        }
+        let (starts, ends) = (!joins & mask, !(joins >> 1) & mask);
+        let gap = _mm512_sub_epi32(_mm512_sub_epi32(group, above), one);
+        gap_max = _mm512_mask_max_epu32(gap_max, starts, gap_max, gap);
+        has_full |= _mm512_mask_cmpeq_epi32_mask(ends, payload, full);
+        // The last group of the register before has ended only if the first lane does not go on
+        // with it.
+        ended -= usize::from(joins & 1);
+        store(gap, starts, &mut gaps[started..]);
+        store(payload, ends, &mut payloads[ended..]);
+        started += starts.count_ones() as usize;
+        ended += ends.count_ones() as usize;
+        (group_before, payload_before) = (group, payload);
+    }
+    let last = ids.last().map_or(first, |id| id / 31);
+    let gap_max = _mm512_reduce_max_epu32(gap_max);
+    Groups { len: ended, last, gap_max, has_full: has_full != 0 }
+}
+
+/// See [`words`](super::super::super::words).
+#[target_feature(enable = "avx512f,popcnt")]
+pub(in super::super::super) fn run_ids(ids: &[u32], firsts: &mut Items, ends: &mut Items) -> usize {
+    let one = _mm512_set1_epi32(1);
+    let (mut starts_len, mut ends_len) = (0, 0);
+    // No id follows the largest number, so nothing goes on with it.
+    let mut before = _mm512_set1_epi32(-2);
+    for at in (0..ids.len()).step_by(LANES) {
+        let (id, mask) = load(ids, at);
+        let (next, next_mask) = load(ids, at + 1);
+        let after = _mm512_add_epi32(id, one);
+        let from = _mm512_add_epi32(moved_up::<1>(id, before), one);
+        let starts = _mm512_mask_cmpneq_epi32_mask(mask, id, from);
+        let stops = _mm512_mask_cmpneq_epi32_mask(mask, after, next) | (mask & !next_mask);
+        store(id, starts, &mut firsts[starts_len..]);
+        store(after, stops, &mut ends[ends_len..]);
+        starts_len += starts.count_ones() as usize;
+        ends_len += stops.count_ones() as usize;
+        before = id;
+    }
+    starts_len
+}
+
+/// The sixteen numbers at `at`.
+#[inline(always)]
+fn sixteen(numbers: &[u32], at: usize) -> [u32; LANES] {
+    let mut lanes = [0; LANES];
+    lanes.copy_from_slice(&numbers[at..at + LANES]);
+    lanes
+}
+
+/// A register with these numbers.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn register(lanes: &[u32; LANES]) -> __m512i {
+    // SAFETY: the array is as long as the register.
+    unsafe { _mm512_loadu_epi32(lanes.as_ptr().cast()) }
+}
+
+/// The lanes of items that there are, of those from `at`.
+#[inline(always)]
+fn lanes_of(len: usize, at: usize) -> u16 {
+    if len - at >= LANES { u16::MAX } else { (1 << (len - at)) - 1 }
+}
+
+/// Writes the words of the lanes of the mask that are not 0, first and second of each in turn, and
+/// returns how many there are.
+#[inline]
+#[target_feature(enable = "avx512f,popcnt")]
+fn store_pairs(first: __m512i, second: __m512i, mask: u16, out: &mut [u32]) -> usize {
+    let first = _mm512_maskz_mov_epi32(mask, first);
+    let second = _mm512_maskz_mov_epi32(mask, second);
+    let low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    let high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    let mut words = 0;
+    for order in [low, high] {
+        let both = _mm512_permutex2var_epi32(first, order, second);
+        let some = _mm512_test_epi32_mask(both, both);
+        store(both, some, &mut out[words..]);
+        words += some.count_ones() as usize;
+    }
+    words
+}
+
+/// See [`words`](super::super::super::words).
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512vl,avx512vpopcntdq,bmi2,popcnt")]
+pub(in super::super::super) fn pair_words<R: PairRule>(
+    gaps: &Items,
+    bodies: &Items,
+    len: usize,
+    out: &mut Words,
+) -> usize {
+    let mut words = 0;
+    for at in (0..len).step_by(LANES) {
+        let (gaps, bodies) = (sixteen(gaps, at), sixteen(bodies, at));
+        let (mut first, mut second) = ([0; LANES], [0; LANES]);
+        for lane in 0..LANES {
+            [first[lane], second[lane]] = R::words(gaps[lane], bodies[lane]);
+        }
+        let (first, second) = (register(&first), register(&second));
+        words += store_pairs(first, second, lanes_of(len, at), &mut out[words..]);
+    }
+    words
+}
+
+/// See [`words`](super::super::super::words).
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512vl,avx512vpopcntdq,bmi2,popcnt")]
+pub(in super::super::super) fn link_words<R: LinkRule>(
+    before: (u32, bool),
+    gaps: &Items,
+    bodies: &Items,
+    len: usize,
+    out: &mut Words,
+) -> (usize, bool) {
+    let mut words = 0;
+    let mut open = u32::from(before.1);
+    let mut last = _mm512_set1_epi32(before.0.cast_signed());
+    for at in (0..len).step_by(LANES) {
+        let (gaps, bodies) = (sixteen(gaps, at), sixteen(bodies, at));
+        let body = register(&bodies);
+        let mut befores = [0; LANES];
+        // SAFETY: the array is as long as the register.
+        unsafe { _mm512_storeu_epi32(befores.as_mut_ptr().cast(), moved_up::<1>(body, last)) };
+        let (mut joins_before, mut joins_own) = ([0; LANES], [0; LANES]);
+        for lane in 0..LANES {
+            let (before, own) = R::joins(befores[lane], gaps[lane], bodies[lane]);
+            (joins_before[lane], joins_own[lane]) = (u32::from(before), u32::from(own));
+        }
+        let mask = |lanes: &[u32; LANES]| {
+            let lanes = register(lanes);
+            u32::from(_mm512_test_epi32_mask(lanes, lanes))
+        };
+        // A body is open if its gap has not joined it, or if the gap joined the body before, which
+        // was open: the carries of an addition, whose sum gives all of them away at once.
+        let made = !mask(&joins_own) & 0xFFFF;
+        let (x, y) = (made | mask(&joins_before), made);
+        let carries = (x + y + open) ^ x ^ y;
+        let opens_now = _mm512_maskz_set1_epi32(low16(carries), 1);
+        let mut opens = [0_u32; LANES];
+        // SAFETY: the array is as long as the register.
+        unsafe { _mm512_storeu_epi32(opens.as_mut_ptr().cast(), opens_now) };
+        let (mut first, mut second) = ([0; LANES], [0; LANES]);
+        for lane in 0..LANES {
+            [first[lane], second[lane]] =
+                R::words(befores[lane], opens[lane] != 0, gaps[lane], bodies[lane]);
+        }
+        let (first, second) = (register(&first), register(&second));
+        words += store_pairs(first, second, lanes_of(len, at), &mut out[words..]);
+        open = carries >> (len - at).min(LANES) & 1;
+        last = body;
+    }
+    (words, open != 0)
+}
+
+/// For eight places where a triple could start and the number of them that one before has taken:
+/// the places where one starts, and how many of the places after them it takes.
+const GREEDY: [[(u8, u8); 256]; 3] = {
+    let mut table = [[(0, 0); 256]; 3];
+    let mut taken = 0;
+    while taken < 3 {
+        let mut could = 0;
+        while could < 256 {
+            let (mut starts, mut left, mut place) = (0, taken, 0);
+            while place < 8 {
+                if left > 0 {
+                    left -= 1;
+                } else if could >> place & 1 != 0 {
+                    starts |= 1 << place;
+                    left = 2;
+                }
+                place += 1;
+            }
+            table[taken][could] = (starts, [0, 1, 2][left]);
+            could += 1;
+        }
+        taken += 1;
+    }
+    table
+};
+
+/// See [`words`](super::super::super::words).
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512vl,avx512vpopcntdq,bmi2,popcnt")]
+pub(in super::super::super) fn triple_words<R: TripleRule>(
+    words: &Words,
+    len: usize,
+    out: &mut Words,
+) -> (usize, usize) {
+    let starts_end = len.saturating_sub(2);
+    let (mut written, mut taken) = (0, 0_u8);
+    for at in (0..starts_end).step_by(LANES) {
+        let [a, b, c] = [0, 1, 2].map(|by| sixteen(words, at + by));
+        let mut triples = [0; LANES];
+        for lane in 0..LANES {
+            triples[lane] = R::triple([a[lane], b[lane], c[lane]]);
+        }
+        let (alone, triples) = (register(&a), register(&triples));
+        let mask = lanes_of(starts_end, at);
+        let could = _mm512_mask_test_epi32_mask(mask, triples, triples);
+        let before = (1_u32 << taken) - 1;
+        let (low, after) = GREEDY[usize::from(taken)][usize::from(could & 0xFF)];
+        let (high, after) = GREEDY[usize::from(after)][usize::from(could >> 8)];
+        let starts = u32::from(low) | u32::from(high) << 8;
+        let gone = starts << 1 | starts << 2 | before;
+        let merged = _mm512_mask_mov_epi32(alone, low16(starts), triples);
+        let kept = !low16(gone) & mask;
+        store(merged, kept, &mut out[written..]);
+        written += kept.count_ones() as usize;
+        taken = if starts_end - at >= LANES {
+            after
+        } else {
+            low8(gone >> (starts_end - at)).count_ones() as u8
+        };
+    }
+    (written, len.min(2) - usize::from(taken))
+}
