@@ -284,11 +284,15 @@ pub trait BitmapCodec: Copy {
     fn encode(&self, ids: &[u32], target: &mut Vec<u8>) {
         debug_assert!(ids.is_sorted_by(|a, b| a < b), "ids must strictly ascend");
         debug_assert!(ids.last() != Some(&u32::MAX), "the largest row count is 2^32 - 1");
-        let chunks_max = ids.last().map_or(0, |&id| (id >> 16) as usize + 1).min(ids.len());
-        let mut encoder = self.encoder(target, chunks_max);
+        let mut encoder = self.encoder(target, chunks_max(ids));
         encoder.ids(ids);
         encoder.finish();
     }
+}
+
+/// At most how many chunks the ids lie in.
+fn chunks_max(ids: &[u32]) -> usize {
+    ids.last().map_or(0, |&id| (id >> 16) as usize + 1).min(ids.len())
 }
 
 /// Takes a set piece by piece, ascending, either as ids or as chunks, and appends its bytes.

@@ -33,9 +33,10 @@ use std::cmp::Ordering;
 use crate::cast::{len32, low16};
 use crate::chunk::{ARRAY_MAX, Bits, Chunk, WORDS, and_count, id_of, run_bounds, run_of};
 use crate::chunks::Chunks;
-use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
+use crate::codec::{BitmapCodec, Codec, Encoder, Explained, chunks_max};
 use crate::error::DecodeError;
 use crate::runs::run_len;
+use crate::simd::words::{BATCH, Items, ROOM, chunk_starts, count_steps, push_halves};
 use crate::simd::{self, BitOp};
 
 const COOKIE: u32 = 12346;
@@ -309,6 +310,56 @@ impl Encoder for RoaringEncoder<'_> {
     }
 }
 
+/// Appends a set of few ids a chunk, all of whose containers are arrays; false, and nothing
+/// appended, for any other set.
+///
+/// Where chunks are about as many as ids, going from chunk to chunk waits for a branch at each.
+/// Here the header is made a batch of ids at a time, and the arrays are the low halves of all ids.
+fn encode_arrays(ids: &[u32], target: &mut Vec<u8>) -> bool {
+    const IDS_PER_CHUNK_MAX: usize = 16;
+    let (steps, neighbours) = count_steps(ids);
+    let containers = steps as usize + 1;
+    // A container of runs holds three pairs of neighbours at least.
+    if ids.len() / containers > IDS_PER_CHUNK_MAX || neighbours >= 3 {
+        return false;
+    }
+    let (start, header) = (target.len(), header_bytes(containers, false));
+    target.reserve(header + 2 * ids.len());
+    target.extend_from_slice(&COOKIE.to_le_bytes());
+    target.extend_from_slice(&len32(containers).to_le_bytes());
+    target.resize(start + header, 0);
+    let (keys, offsets) = target[start + 8..].as_chunks_mut::<4>().0.split_at_mut(containers);
+    let (mut batch_keys, mut batch_starts): (Items, Items) = ([0; ROOM], [0; ROOM]);
+    let (mut filled, mut before) = (0, u32::MAX);
+    for (index, batch) in ids.chunks(BATCH).enumerate() {
+        let len = chunk_starts(batch, before, &mut batch_keys, &mut batch_starts);
+        let base = len32(header + 2 * BATCH * index);
+        for (slot, &key) in keys[filled..filled + len].iter_mut().zip(&batch_keys) {
+            *slot = key.to_le_bytes();
+        }
+        for (slot, &start) in offsets[filled..filled + len].iter_mut().zip(&batch_starts) {
+            *slot = (base + 2 * start).to_le_bytes();
+        }
+        filled += len;
+        before = batch[batch.len() - 1] >> 16;
+    }
+    // A container ends where the next one starts.
+    let end = len32(header + 2 * ids.len()).to_le_bytes();
+    let ends = offsets.iter().skip(1).chain([&end]);
+    let mut most = 0;
+    for ((key, &start), &end) in keys.iter_mut().zip(offsets.iter()).zip(ends) {
+        let len = (u32::from_le_bytes(end) - u32::from_le_bytes(start)) / 2;
+        *key = (u32::from_le_bytes(*key) | (len - 1) << 16).to_le_bytes();
+        most = most.max(len);
+    }
+    if most as usize > ARRAY_MAX {
+        target.truncate(start);
+        return false;
+    }
+    push_halves(ids, target);
+    true
+}
+
 /// The parts of a stream before its containers.
 #[derive(Debug, Clone, Copy)]
 struct Header<'a> {
@@ -481,6 +532,15 @@ impl BitmapCodec for Roaring {
 
     fn encoder<'t>(&self, target: &'t mut Vec<u8>, chunks_max: usize) -> RoaringEncoder<'t> {
         RoaringEncoder::new(target, chunks_max)
+    }
+
+    fn encode(&self, ids: &[u32], target: &mut Vec<u8>) {
+        debug_assert!(ids.is_sorted_by(|a, b| a < b), "ids must strictly ascend");
+        if ids.is_empty() || !encode_arrays(ids, target) {
+            let mut encoder = self.encoder(target, chunks_max(ids));
+            encoder.ids(ids);
+            encoder.finish();
+        }
     }
 
     fn check(&self, source: &[u8], rows: u32) -> Result<(), DecodeError> {

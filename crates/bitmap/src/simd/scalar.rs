@@ -268,6 +268,44 @@ pub(super) fn run_ids(ids: &[u32], firsts: &mut Items, ends: &mut Items) -> usiz
 
 /// See [`words`](super::words).
 #[inline(always)]
+pub(super) fn chunk_starts(
+    ids: &[u32],
+    before: u32,
+    keys: &mut Items,
+    starts: &mut Items,
+) -> usize {
+    let (mut len, mut before) = (0, before);
+    for (index, &id) in (0..).zip(ids) {
+        let key = id >> 16;
+        (keys[len], starts[len]) = (key, index);
+        len += usize::from(key != before);
+        before = key;
+    }
+    len
+}
+
+/// See [`words`](super::words).
+#[inline(always)]
+pub(super) fn count_steps(ids: &[u32]) -> (u32, u32) {
+    let pairs = ids.iter().zip(ids.iter().skip(1));
+    pairs.fold((0, 0), |(chunks, neighbours), (a, b)| {
+        let is_neighbour = b.wrapping_sub(*a) == 1;
+        (chunks + u32::from(a >> 16 != b >> 16), neighbours + u32::from(is_neighbour))
+    })
+}
+
+/// See [`words`](super::words).
+#[inline(always)]
+pub(super) fn push_halves(ids: &[u32], target: &mut Vec<u8>) {
+    let start = target.len();
+    target.resize(start + 2 * ids.len(), 0);
+    for (slot, &id) in target[start..].as_chunks_mut::<2>().0.iter_mut().zip(ids) {
+        *slot = low16(id).to_le_bytes();
+    }
+}
+
+/// See [`words`](super::words).
+#[inline(always)]
 pub(super) fn pair_words<R: PairRule>(
     gaps: &Items,
     bodies: &Items,

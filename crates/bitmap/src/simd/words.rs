@@ -91,6 +91,13 @@ dispatch! {
     /// The maximal runs of ascending ids, at most [`BATCH`]: their first ids and the ids after
     /// their last; how many there are.
     fn run_ids(ids: &[u32], firsts: &mut Items, ends: &mut Items) -> usize;
+    /// The keys of the chunks that ascending ids, at most [`BATCH`], lie in, except for the key
+    /// `before`, and which of the ids is the first in each; how many there are.
+    fn chunk_starts(ids: &[u32], before: u32, keys: &mut Items, starts: &mut Items) -> usize;
+    /// How many ids lie in another chunk than the one before, and how many follow it directly.
+    fn count_steps(ids: &[u32]) -> (u32, u32);
+    /// Appends the low halves of ids, little-endian.
+    fn push_halves(ids: &[u32], target: &mut Vec<u8>) -> ();
     /// The words of the first `len` items, in order; how many there are.
     fn pair_words<R: PairRule>(gaps: &Items, bodies: &Items, len: usize, out: &mut Words) -> usize;
     /// The words of the first `len` items, in order, `before` being the body before the first and

@@ -89,6 +89,8 @@ macro_rules! plain_loops {
                 = scalar::filter_array(ids, bits, true, out);
             filter_array_not(ids: &Ids16, bits: &Bits, out: &mut Ids16) -> usize
                 = scalar::filter_array(ids, bits, false, out);
+            count_steps(ids: &[u32]) -> (u32, u32) = scalar::count_steps(ids);
+            push_halves(ids: &[u32], target: &mut Vec<u8>) -> () = scalar::push_halves(ids, target);
         }
     };
 }
@@ -115,6 +117,8 @@ pub(super) mod avx2 {
             = scalar::group_ids(ids, payload, gaps, payloads);
         run_ids(ids: &[u32], firsts: &mut Items, ends: &mut Items) -> usize
             = scalar::run_ids(ids, firsts, ends);
+        chunk_starts(ids: &[u32], before: u32, keys: &mut Items, starts: &mut Items) -> usize
+            = scalar::chunk_starts(ids, before, keys, starts);
         pair_words<R: PairRule>(gaps: &Items, bodies: &Items, len: usize, out: &mut Words)
             -> usize = scalar::pair_words::<R>(gaps, bodies, len, out);
         link_words<R: LinkRule>(before: (u32, bool), gaps: &Items, bodies: &Items, len: usize,

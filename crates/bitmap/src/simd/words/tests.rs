@@ -92,7 +92,27 @@ fn groups_and_runs_of_ids() {
             let len = level::run_ids(&ids, &mut firsts, &mut ends);
             (firsts[..len].to_vec(), ends[..len].to_vec())
         }, ids);
-        assert!(found.0.iter().zip(&found.1).flat_map(|(&first, &end)| first..end).eq(ids));
+        let rows = found.0.iter().zip(&found.1).flat_map(|(&first, &end)| first..end);
+        assert!(rows.eq(ids.iter().copied()));
+    }
+}
+
+#[test]
+fn chunks_of_ids() {
+    let random = &mut Random::new(5);
+    for _ in 0..ROUNDS {
+        let ids = ids(random);
+        let before = if random.below(2) == 0 { ids[0] >> 16 } else { u32::MAX };
+        let found = compare!(level => {
+            let (mut keys, mut starts) = ([0; ROOM], [0; ROOM]);
+            let len = level::chunk_starts(&ids, before, &mut keys, &mut starts);
+            let mut halves = vec![7];
+            level::push_halves(&ids, &mut halves);
+            (keys[..len].to_vec(), starts[..len].to_vec(), level::count_steps(&ids), halves)
+        }, ids);
+        let (keys, starts, (steps, _), _) = found;
+        assert!(starts.iter().zip(keys).all(|(&start, key)| ids[start as usize] >> 16 == key));
+        assert_eq!(starts.len(), (steps + u32::from(before == u32::MAX)) as usize);
     }
 }
 

@@ -19,14 +19,20 @@ fn load(numbers: &[u32], at: usize) -> (__m512i, u16) {
     (unsafe { _mm512_maskz_loadu_epi32(mask, rest.as_ptr().cast()) }, mask)
 }
 
+/// Writes all lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn put(lanes: __m512i, out: &mut [u32]) {
+    let room = &mut out[..LANES];
+    // SAFETY: `room` is as long as the register.
+    unsafe { _mm512_storeu_epi32(room.as_mut_ptr().cast(), lanes) };
+}
+
 /// Writes the lanes of the mask side by side.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn store(lanes: __m512i, mask: u16, out: &mut [u32]) {
-    let packed = _mm512_maskz_compress_epi32(mask, lanes);
-    let room = &mut out[..LANES];
-    // SAFETY: `room` is as long as the register.
-    unsafe { _mm512_storeu_epi32(room.as_mut_ptr().cast(), packed) };
+    put(_mm512_maskz_compress_epi32(mask, lanes), out);
 }
 
 /// A register whose lanes are those of `lanes`, moved up by `N`; `before` comes in below.
@@ -76,11 +82,22 @@ pub(in super::super::super) fn group_ids(
         let group = over_31(id);
         let row = _mm512_sub_epi32(id, _mm512_sub_epi32(_mm512_slli_epi32::<5>(group), group));
         let mut payload = _mm512_srlv_epi32(first_row, row);
-        // A lane joins the lane before it if they have the same group. The first lane takes over
-        // the rows of the register before; then, after steps by one, two and so on, the last lane
-        // of a group has the rows of all of them.
         let above = moved_up::<1>(group, group_before);
+        let gap = _mm512_sub_epi32(_mm512_sub_epi32(group, above), one);
+        // A lane joins the lane before it if they have the same group.
         let joins = _mm512_mask_cmpeq_epi32_mask(mask, group, above);
+        if joins == 0 {
+            // Sixteen groups of one id each, or fewer at the end.
+            gap_max = _mm512_mask_max_epu32(gap_max, mask, gap_max, gap);
+            put(gap, &mut gaps[started..]);
+            put(payload, &mut payloads[ended..]);
+            started += mask.count_ones() as usize;
+            ended += mask.count_ones() as usize;
+            (group_before, payload_before) = (group, payload);
+            continue;
+        }
+        // The first lane takes over the rows of the register before; then, after steps by one, two
+        // and so on, the last lane of a group has the rows of all of them.
         let from = moved_up::<1>(payload, payload_before);
         payload = _mm512_mask_or_epi32(payload, joins & 1, payload, from);
         let from = moved_up::<1>(payload, none);
@@ -99,7 +116,6 @@ pub(in super::super::super) fn group_ids(
             }
         }
         let (starts, ends) = (!joins & mask, !(joins >> 1) & mask);
-        let gap = _mm512_sub_epi32(_mm512_sub_epi32(group, above), one);
         gap_max = _mm512_mask_max_epu32(gap_max, starts, gap_max, gap);
         has_full |= _mm512_mask_cmpeq_epi32_mask(ends, payload, full);
         // The last group of the register before has ended only if the first lane does not go on
@@ -139,6 +155,31 @@ pub(in super::super::super) fn run_ids(ids: &[u32], firsts: &mut Items, ends: &m
     starts_len
 }
 
+/// See [`words`](super::super::super::words).
+#[target_feature(enable = "avx512f,popcnt")]
+pub(in super::super::super) fn chunk_starts(
+    ids: &[u32],
+    before: u32,
+    keys: &mut Items,
+    starts: &mut Items,
+) -> usize {
+    let sixteen = _mm512_set1_epi32(16);
+    let mut index = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    let mut before = _mm512_set1_epi32(before.cast_signed());
+    let mut len = 0;
+    for at in (0..ids.len()).step_by(LANES) {
+        let (id, mask) = load(ids, at);
+        let key = _mm512_srli_epi32::<16>(id);
+        let differs = _mm512_mask_cmpneq_epi32_mask(mask, key, moved_up::<1>(key, before));
+        store(key, differs, &mut keys[len..]);
+        store(index, differs, &mut starts[len..]);
+        len += differs.count_ones() as usize;
+        index = _mm512_add_epi32(index, sixteen);
+        before = key;
+    }
+    len
+}
+
 /// The sixteen numbers at `at`.
 #[inline(always)]
 fn sixteen(numbers: &[u32], at: usize) -> [u32; LANES] {
@@ -166,6 +207,14 @@ fn lanes_of(len: usize, at: usize) -> u16 {
 #[inline]
 #[target_feature(enable = "avx512f,popcnt")]
 fn store_pairs(first: __m512i, second: __m512i, mask: u16, out: &mut [u32]) -> usize {
+    let has_first = _mm512_mask_test_epi32_mask(mask, first, first);
+    let has_second = _mm512_mask_test_epi32_mask(mask, second, second);
+    if has_first & has_second == 0 {
+        // One word an item at most: no turns to take.
+        let word = _mm512_mask_mov_epi32(first, has_second, second);
+        store(word, has_first | has_second, out);
+        return (has_first | has_second).count_ones() as usize;
+    }
     let first = _mm512_maskz_mov_epi32(mask, first);
     let second = _mm512_maskz_mov_epi32(mask, second);
     let low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
