@@ -42,5 +42,5 @@ fn codec(bencher: Bencher, name: &str) {
     let encoded = Encoded::new(codec, &sets);
     let Ok(mut contestant) = ours(&sets, &encoded) else { return };
     let job_fn = &mut contestant.jobs[job];
-    bencher.counter(ItemsCount::new(sets.work()[job] as usize)).bench_local(|| job_fn());
+    bencher.counter(ItemsCount::new(sets.work()[job] as usize)).bench_local(job_fn);
 }

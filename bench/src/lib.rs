@@ -1,6 +1,10 @@
-//! What the benches share: the sets they run on, who takes part, and how the time is taken.
+//! What the benches share: the sets and columns they run on, who takes part, and how the time is
+//! taken.
 
+pub mod builders;
+pub mod column;
 pub mod contest;
+pub mod online_wah;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -67,24 +71,28 @@ pub struct Seconds {
 }
 
 /// Times contestants in turn, round after round, so that what the machine does besides falls on
-/// all of them alike. Each round repeats a call until `round` has passed.
-pub fn race(
+/// all of them alike. Each round repeats a call until `round` has passed. What a call returns is
+/// dropped off the clock.
+pub fn race<T>(
     rounds: usize,
     round: Duration,
-    contestants: &mut [impl FnMut() -> u64],
+    contestants: &mut [impl FnMut() -> T],
 ) -> Vec<Seconds> {
     let mut times = vec![Vec::new(); contestants.len()];
     for turn in 0..=rounds {
         for (contestant, times) in contestants.iter_mut().zip(&mut times) {
-            let start = Instant::now();
+            let mut spent = Duration::ZERO;
             let mut calls = 0;
-            while calls == 0 || start.elapsed() < round {
-                black_box(contestant());
+            while calls == 0 || spent < round {
+                let start = Instant::now();
+                let product = black_box(contestant());
+                spent += start.elapsed();
+                drop(product);
                 calls += 1;
             }
             // The first turn warms caches and buffers.
             if turn > 0 {
-                times.push(start.elapsed().as_secs_f64() / f64::from(calls));
+                times.push(spent.as_secs_f64() / f64::from(calls));
             }
         }
     }

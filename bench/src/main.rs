@@ -1,5 +1,7 @@
 //! `tapdex-bench`: tables of measurements, peers in the same run.
 
+mod build;
+mod build_memory;
 mod codecs;
 
 use clap::Parser;
@@ -9,10 +11,16 @@ use clap::Parser;
 enum Command {
     /// Sizes, encoding, decoding and set algebra of every codec, beside croaring and roaring.
     Codecs(codecs::Args),
+    /// Building the index of one column, beside online WAH, roaring and croaring.
+    Build(build::Args),
+    /// Building many large columns, one at a time, and the memory that takes.
+    BuildMemory(build_memory::Args),
 }
 
 fn main() -> anyhow::Result<()> {
     match Command::parse() {
         Command::Codecs(args) => codecs::run(&args),
+        Command::Build(args) => build::run(&args),
+        Command::BuildMemory(args) => build_memory::run(&args),
     }
 }

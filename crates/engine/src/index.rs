@@ -1,0 +1,21 @@
+//! The index of a table: for every digit of every field, which rows have which value.
+
+pub mod build;
+pub(crate) mod format;
+mod lookup;
+mod packed;
+mod reader;
+pub mod schema;
+mod sort;
+mod writer;
+
+pub use build::{BuildError, Builder, ColumnIndex, CpuBuilder, Digits};
+pub use format::{
+    ALIGN, BLOCK_LEN, ENTRY_LEN, FIELD_BITS_MAX, FIELDS_MAX, FOOTER_LEN, FORMAT_VERSION,
+    FORMAT_VERSION_OLDEST, HEADER_LEN, MAGIC, NAME_LEN_MAX, RowOrder, SectionKind,
+};
+pub use lookup::{FieldIndex, Rows};
+pub use packed::{BLOCK_VALUES, Packed, PackedIter};
+pub use reader::{Column, Index, PROBLEMS_MAX, SectionInfo, Verified};
+pub use schema::{ColumnSpec, Field, Schema, Width};
+pub use writer::IndexWriter;

@@ -1,0 +1,267 @@
+//! From a question about a column or a field to the rows that answer it.
+
+use std::ops::RangeInclusive;
+
+use tapdex_bitmap::{Bitmap, Chunks, Cursor, intersection, union};
+
+use super::reader::{Column, Index};
+use super::schema::Field;
+use crate::error::IndexError;
+
+/// Rows that answer a question: a cursor, to be joined with others, counted or listed.
+pub type Rows<'a> = Box<dyn Chunks + 'a>;
+
+/// No rows.
+fn none<'a>() -> Rows<'a> {
+    Box::new(union::<Cursor<'a>>([]))
+}
+
+/// All rows.
+fn all<'a>(rows: u32) -> Rows<'a> {
+    Box::new(union::<Cursor<'a>>([]).complement(rows))
+}
+
+/// The rows of any of the bitmaps.
+fn any<'a>(bitmaps: &[Bitmap<'a>]) -> Rows<'a> {
+    match bitmaps {
+        [only] => Box::new(only.chunks()),
+        _ => Box::new(union(bitmaps.iter().map(Bitmap::chunks))),
+    }
+}
+
+impl<'a> Column<'a> {
+    /// The rows with this digit; `None` if there are none.
+    pub fn equals(&self, digit: u16) -> Result<Option<Bitmap<'a>>, IndexError> {
+        self.position(digit).map(|i| self.bitmap(i)).transpose()
+    }
+
+    /// The rows with any of these digits, which may come in any order and more than once.
+    pub fn any_of(&self, digits: &[u16]) -> Result<Rows<'a>, IndexError> {
+        let mut found: Vec<usize> = digits.iter().filter_map(|&d| self.position(d)).collect();
+        found.sort_unstable();
+        found.dedup();
+        let bitmaps = found.into_iter().map(|i| self.bitmap(i));
+        Ok(any(&bitmaps.collect::<Result<Vec<_>, _>>()?))
+    }
+
+    /// The rows with a digit in the range; none if it ends before it starts.
+    ///
+    /// Every row has one digit, so the rows inside a range are those that are not outside: of the
+    /// two, what has fewer bytes is read.
+    pub fn range(&self, digits: RangeInclusive<u16>) -> Result<Rows<'a>, IndexError> {
+        let (first, last) = digits.into_inner();
+        let start = self.keys_below(first);
+        let end = last.checked_add(1).map_or(self.len(), |end| self.keys_below(end));
+        if start >= end {
+            return Ok(none());
+        }
+        let inside = self.bitmap_bytes_of(start..end);
+        if inside <= self.bitmap_bytes() - inside {
+            let bitmaps = (start..end).map(|i| self.bitmap(i));
+            return Ok(any(&bitmaps.collect::<Result<Vec<_>, _>>()?));
+        }
+        let outside = (0..start).chain(end..self.len()).map(|i| self.bitmap(i));
+        let outside = any(&outside.collect::<Result<Vec<_>, _>>()?);
+        Ok(Box::new(outside.complement(self.rows())))
+    }
+}
+
+/// The index of a field: look-ups by whole values, put together from the field's columns.
+///
+/// Answers are exact.
+#[derive(Debug, Clone, Copy)]
+pub struct FieldIndex<'a> {
+    index: &'a Index,
+    field: &'a Field,
+    /// Its first column.
+    first: usize,
+}
+
+/// Rows, or all there are, which need not be joined with anything.
+enum Found<'a> {
+    All,
+    None,
+    Some(Rows<'a>),
+}
+
+impl<'a> FieldIndex<'a> {
+    pub(crate) fn new(index: &'a Index, field: &'a Field, first: usize) -> Self {
+        Self { index, field, first }
+    }
+
+    /// Its name and columns.
+    pub fn field(&self) -> &'a Field {
+        self.field
+    }
+
+    /// The greatest value that fits into it.
+    pub fn value_max(&self) -> u128 {
+        u128::MAX.checked_shr(128 - self.field.bits()).unwrap_or(0)
+    }
+
+    /// The columns of its digits, most significant first.
+    pub fn columns(&self) -> impl Iterator<Item = Result<Column<'a>, IndexError>> + use<'a> {
+        let (index, first) = (self.index, self.first);
+        (0..self.field.columns.len()).map(move |digit| index.column(first + digit))
+    }
+
+    fn column(&self, digit: usize) -> Result<Column<'a>, IndexError> {
+        self.index.column(self.first + digit)
+    }
+
+    /// Bits of the digits after this one.
+    fn bits_after(&self, digit: usize) -> u32 {
+        self.field.columns[digit + 1..].iter().map(|column| column.width.bits()).sum()
+    }
+
+    /// A digit and the digits after it, of a value that is made of no digits before.
+    fn split(&self, digit: usize, value: u128) -> (u16, u128) {
+        let bits = self.bits_after(digit);
+        let low = value & !u128::MAX.checked_shl(bits).unwrap_or(0);
+        (u16::try_from(value >> bits & 0xFFFF).unwrap_or(0), low)
+    }
+
+    fn fit(&self, value: u128) -> Result<(), IndexError> {
+        let max = self.value_max();
+        if value <= max {
+            return Ok(());
+        }
+        Err(IndexError::TooLarge { what: "value", got: value, max })
+    }
+
+    fn rows(&self, found: Found<'a>) -> Rows<'a> {
+        match found {
+            Found::All => all(self.index.rows()),
+            Found::None => none(),
+            Found::Some(rows) => rows,
+        }
+    }
+
+    /// The rows with this value. One that does not fit into the field is an error.
+    pub fn equals(&self, value: u128) -> Result<Rows<'a>, IndexError> {
+        self.fit(value)?;
+        let mut bitmaps = Vec::with_capacity(self.field.columns.len());
+        let mut rest = value;
+        for digit in 0..self.field.columns.len() {
+            let (first, low) = self.split(digit, rest);
+            match self.column(digit)?.equals(first)? {
+                Some(bitmap) => bitmaps.push(bitmap),
+                None => return Ok(none()),
+            }
+            rest = low;
+        }
+        if let [only] = bitmaps.as_slice() {
+            return Ok(Box::new(only.chunks()));
+        }
+        // Few bytes are few rows, more often than not: those first, they exclude the most.
+        bitmaps.sort_by_key(|bitmap| bitmap.as_bytes().len());
+        Ok(Box::new(intersection(bitmaps.iter().map(Bitmap::chunks))))
+    }
+
+    /// The rows with any of these values, which may come in any order and more than once. One that
+    /// does not fit into the field is an error.
+    pub fn any_of(&self, values: &[u128]) -> Result<Rows<'a>, IndexError> {
+        values.iter().try_for_each(|&value| self.fit(value))?;
+        let mut values = values.to_vec();
+        values.sort_unstable();
+        values.dedup();
+        self.any_of_sorted(0, &values)
+    }
+
+    /// The same for values without the digits before this one, ascending: those that start with the
+    /// same digit share one look-up of it.
+    fn any_of_sorted(&self, digit: usize, values: &[u128]) -> Result<Rows<'a>, IndexError> {
+        let column = self.column(digit)?;
+        if self.bits_after(digit) == 0 {
+            let digits: Vec<u16> = values.iter().map(|&v| self.split(digit, v).0).collect();
+            return column.any_of(&digits);
+        }
+        let mut parts = vec![];
+        for alike in values.chunk_by(|&a, &b| self.split(digit, a).0 == self.split(digit, b).0) {
+            if let Some(bitmap) = column.equals(self.split(digit, alike[0]).0)? {
+                let lows: Vec<u128> = alike.iter().map(|&v| self.split(digit, v).1).collect();
+                let rest = self.any_of_sorted(digit + 1, &lows)?;
+                parts.push(Box::new(bitmap.chunks().and(rest)) as Rows<'a>);
+            }
+        }
+        Ok(self.rows(joined(parts)))
+    }
+
+    /// The rows whose value has the same first `bits` bits as `value`; what follows in `value` is
+    /// ignored. No bits are all rows. More bits than the field has, or a value that does not fit
+    /// into it, are errors.
+    pub fn prefix(&self, value: u128, bits: u32) -> Result<Rows<'a>, IndexError> {
+        self.fit(value)?;
+        let Some(free) = self.field.bits().checked_sub(bits) else {
+            let max = self.field.bits().into();
+            return Err(IndexError::TooLarge { what: "bits of a prefix", got: bits.into(), max });
+        };
+        // Whole digits of the prefix are equal at both ends, and the last one is a range.
+        let low = !u128::MAX.checked_shl(free).unwrap_or(0);
+        self.range(value & !low..=value | low)
+    }
+
+    /// The rows with a value in the range; none if it ends before it starts. Ends that do not fit
+    /// into the field are allowed: no row has such a value.
+    pub fn range(&self, values: RangeInclusive<u128>) -> Result<Rows<'a>, IndexError> {
+        let (first, last) = values.into_inner();
+        let last = last.min(self.value_max());
+        if first > last {
+            return Ok(none());
+        }
+        Ok(self.rows(self.range_from(0, first, last)?))
+    }
+
+    /// The same for ends without the digits before this one, the first not after the last.
+    fn range_from(&self, digit: usize, first: u128, last: u128) -> Result<Found<'a>, IndexError> {
+        let bits = self.bits_after(digit);
+        let width = self.field.columns[digit].width.bits();
+        let max = u128::MAX.checked_shr(128 - bits - width).unwrap_or(0);
+        if first == 0 && last == max {
+            return Ok(Found::All);
+        }
+        let column = self.column(digit)?;
+        let ((mut from, first), (to, last)) = (self.split(digit, first), self.split(digit, last));
+        if bits == 0 {
+            return Ok(Found::Some(column.range(from..=to)?));
+        }
+        let max = !u128::MAX.checked_shl(bits).unwrap_or(0);
+        // A digit at an end, and of those after it a part.
+        let part = |end: u16, first, last| -> Result<Option<Rows<'a>>, IndexError> {
+            let Some(bitmap) = column.equals(end)? else {
+                return Ok(None);
+            };
+            Ok(match self.range_from(digit + 1, first, last)? {
+                Found::All => Some(Box::new(bitmap.chunks())),
+                Found::None => None,
+                Found::Some(rows) => Some(Box::new(bitmap.chunks().and(rows))),
+            })
+        };
+        if from == to {
+            return Ok(part(from, first, last)?.map_or(Found::None, Found::Some));
+        }
+        // The ends, where not all of their digits are wanted, and the digits between them.
+        let mut parts = vec![];
+        if first != 0 {
+            parts.extend(part(from, first, max)?);
+            from += 1;
+        }
+        let between = if last == max { Some(to) } else { to.checked_sub(1) };
+        if let Some(between) = between.filter(|&between| from <= between) {
+            parts.push(column.range(from..=between)?);
+        }
+        if last != max {
+            parts.extend(part(to, 0, last)?);
+        }
+        Ok(joined(parts))
+    }
+}
+
+/// The rows of any of the parts.
+fn joined(mut parts: Vec<Rows<'_>>) -> Found<'_> {
+    match parts.len() {
+        0 => Found::None,
+        1 => parts.pop().map_or(Found::None, Found::Some),
+        _ => Found::Some(Box::new(union(parts))),
+    }
+}

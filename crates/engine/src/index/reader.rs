@@ -1,0 +1,721 @@
+//! An index file, read where it lies.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tapdex_bitmap::{Bitmap, Codec};
+
+use super::format::{
+    BLOCK_LEN, Entry, Footer, HEADER_LEN, RowOrder, SectionKind, array, blocks, check_field,
+    check_sum, decode_directory, decode_header, decode_schema, size,
+};
+use super::lookup::FieldIndex;
+use super::packed::Packed;
+use super::schema::{ColumnSpec, Schema, Width};
+use crate::error::{Expected, IndexError};
+use crate::mmap::Map;
+
+/// Most problems that [`Index::verify`] describes; it counts the others.
+pub const PROBLEMS_MAX: usize = 100;
+
+/// An index: which rows have which value in which field.
+///
+/// Opening reads header, footer, directory and schema, and nothing else, so it takes the same time
+/// for every size. What a look-up touches is checked when it is first touched: the checksum of
+/// each block of 64 KiB, the order of a column's keys, and that a bitmap is one. After that the
+/// same look-up checks a few bits. An index can be searched from many threads at once.
+#[derive(Debug)]
+pub struct Index {
+    bytes: Bytes,
+    rows: u32,
+    order: RowOrder,
+    schema: Schema,
+    entries: Vec<Entry>,
+    /// A bit for the checksums of each section and one for each of its blocks: they were good.
+    checked: Box<[AtomicU64]>,
+    columns: Vec<ColumnState>,
+    row_map: Option<usize>,
+    times: Option<usize>,
+}
+
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Index>();
+};
+
+#[derive(Debug)]
+enum Bytes {
+    Mapped(Map),
+    Owned(Vec<u8>),
+}
+
+impl Bytes {
+    fn get(&self) -> &[u8] {
+        match self {
+            Bytes::Mapped(map) => map.bytes(),
+            Bytes::Owned(bytes) => bytes,
+        }
+    }
+}
+
+/// What is known of a column.
+#[derive(Debug)]
+struct ColumnState {
+    spec: ColumnSpec,
+    /// Its entries: keys, offsets, bitmaps.
+    sections: [u32; 3],
+    /// Set when keys and offsets were found good: a bit for each key, whether its bitmap was.
+    opened: OnceLock<Box<[AtomicU64]>>,
+}
+
+/// Where a section lies and what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SectionInfo {
+    /// Its kind; `None` for one that this version does not know and passes over.
+    pub kind: Option<SectionKind>,
+    /// The kind's number in the file.
+    pub kind_code: u16,
+    /// The column it belongs to, if it is one of a column.
+    pub column: Option<usize>,
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// How many bytes it has.
+    pub len_bytes: u64,
+    /// How many bytes of checksums lie behind it.
+    pub checksum_bytes: u64,
+}
+
+impl SectionInfo {
+    /// The name of its kind.
+    pub fn name(&self) -> &'static str {
+        self.kind.map_or("unknown", SectionKind::name)
+    }
+}
+
+/// What [`Index::verify`] has found.
+#[derive(Debug, Default)]
+pub struct Verified {
+    /// How many sections were read.
+    pub sections: u64,
+    /// How many bitmaps were opened.
+    pub bitmaps: u64,
+    /// How many bytes the file has.
+    pub len_bytes: u64,
+    /// What is wrong, in order of the file; empty for a sound one. At most [`PROBLEMS_MAX`].
+    pub problems: Vec<IndexError>,
+    /// How many problems more there are.
+    pub problems_more: u64,
+}
+
+impl Verified {
+    /// Whether nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    fn add(&mut self, problem: IndexError) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
+        } else {
+            self.problems_more += 1;
+        }
+    }
+}
+
+impl Index {
+    /// Opens an index file. It must not be changed in place while it is open.
+    pub fn open(path: &Path) -> Result<Self, IndexError> {
+        let map = Map::open(path).map_err(|error| IndexError::io("open", path, error))?;
+        Self::new(Bytes::Mapped(map))
+            .map_err(|error| IndexError::InFile { path: path.to_owned(), source: error.into() })
+    }
+
+    /// Opens an index that lies in memory.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, IndexError> {
+        Self::new(Bytes::Owned(bytes))
+    }
+
+    fn new(bytes: Bytes) -> Result<Self, IndexError> {
+        let file = bytes.get();
+        // There is one version so far, so there is one way to go on.
+        decode_header(file)?;
+        let (footer, directory) = Footer::decode(file)?;
+        let (entries, bits) = decode_directory(&footer, directory)?;
+        let checked = zeros(bits);
+        let mut index = Self {
+            bytes,
+            rows: 0,
+            order: RowOrder::Arrival,
+            schema: Schema::default(),
+            entries,
+            checked,
+            columns: vec![],
+            row_map: None,
+            times: None,
+        };
+        index.read_schema()?;
+        index.place_sections()?;
+        Ok(index)
+    }
+
+    fn read_schema(&mut self) -> Result<(), IndexError> {
+        let mut found = self.entries.iter().enumerate();
+        let mut found = found.by_ref().filter(|(_, e)| e.known() == Some(SectionKind::Schema));
+        let name = || SectionKind::Schema.name().into();
+        let Some((at, entry)) = found.next() else {
+            return Err(IndexError::MissingSection { section: name() });
+        };
+        if let Some((_, second)) = found.next() {
+            let offset = second.offset;
+            return Err(IndexError::SurplusSection { section: name(), offset });
+        }
+        let section = Section { index: self, entry: at };
+        let decoded = decode_schema(section.read(0, entry.len)?, entry.offset)?;
+        (self.rows, self.order, self.schema) = decoded;
+        Ok(())
+    }
+
+    /// Finds each column's sections, and sees that all are there once and have lengths that agree.
+    fn place_sections(&mut self) -> Result<(), IndexError> {
+        const MISSING: u32 = u32::MAX;
+        let state = |spec| ColumnState { spec, sections: [MISSING; 3], opened: OnceLock::new() };
+        let mut columns: Vec<ColumnState> = self.schema.columns().map(state).collect();
+        let (mut row_map, mut times) = (None, None);
+        for (at, entry) in self.entries.iter().enumerate() {
+            let Some(kind) = entry.known() else {
+                continue;
+            };
+            let slot = match kind {
+                SectionKind::Schema => continue,
+                SectionKind::RowMap => &mut row_map,
+                SectionKind::Times => &mut times,
+                SectionKind::Keys | SectionKind::Offsets | SectionKind::Bitmaps => {
+                    let which = kind as usize - SectionKind::Keys as usize;
+                    let column = columns.get_mut(entry.column as usize);
+                    match column.map(|column| &mut column.sections[which]) {
+                        Some(slot) if *slot == MISSING => {
+                            *slot = u32::try_from(at).unwrap_or(MISSING);
+                            continue;
+                        }
+                        _ => return Err(self.surplus(at)),
+                    }
+                }
+            };
+            if entry.column != super::format::NO_COLUMN || slot.replace(at).is_some() {
+                return Err(self.surplus(at));
+            }
+        }
+        for (n, column) in columns.iter().enumerate() {
+            for (which, kind) in [SectionKind::Keys, SectionKind::Offsets, SectionKind::Bitmaps]
+                .into_iter()
+                .enumerate()
+            {
+                if column.sections[which] == MISSING {
+                    let section = self.column_name(kind, n);
+                    return Err(IndexError::MissingSection { section });
+                }
+            }
+            self.check_lengths(column)?;
+        }
+        if (self.order == RowOrder::Sorted) != row_map.is_some() {
+            let section = SectionKind::RowMap.name().into();
+            return Err(match row_map {
+                None => IndexError::MissingSection { section },
+                Some(at) => self.surplus(at),
+            });
+        }
+        (self.columns, self.row_map, self.times) = (columns, row_map, times);
+        Ok(())
+    }
+
+    fn surplus(&self, at: usize) -> IndexError {
+        let section = Section { index: self, entry: at };
+        IndexError::SurplusSection { section: section.name(), offset: section.offset() }
+    }
+
+    /// Whether keys, offsets and bitmaps of a column have lengths that can go together.
+    fn check_lengths(&self, column: &ColumnState) -> Result<(), IndexError> {
+        let [keys, offsets, bitmaps] = column.sections.map(|at| self.section(at as usize));
+        let check = |section: Section<'_>, expected, got| {
+            check_field(&|| section.name(), "length", section.offset(), expected, got)
+        };
+        let count = keys.len() / 2;
+        check(keys, Expected::Exactly(2 * count), keys.len())?;
+        let most = u64::from(self.rows).min(1 << column.spec.width.bits());
+        check(keys, Expected::AtMost(2 * most), keys.len())?;
+        check(keys, Expected::AtLeast(2 * most.min(1)), keys.len())?;
+        check(offsets, Expected::Exactly((count + 1) * offset_len(bitmaps.len())), offsets.len())?;
+        // The bitmap of a key that occurs has at least a byte.
+        check(bitmaps, Expected::AtLeast(count), bitmaps.len())
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// The fields and their columns.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// In which order the rows are.
+    pub fn row_order(&self) -> RowOrder {
+        self.order
+    }
+
+    /// How many bytes the file has.
+    pub fn len_bytes(&self) -> u64 {
+        self.bytes.get().len() as u64
+    }
+
+    /// The index of column `n`, counted through all fields from 0.
+    pub fn column(&self, n: usize) -> Result<Column<'_>, IndexError> {
+        let Some(state) = self.columns.get(n) else {
+            let max = self.columns.len().saturating_sub(1) as u128;
+            return Err(IndexError::TooLarge { what: "column", got: n as u128, max });
+        };
+        let [keys, offsets, bitmaps] = state.sections.map(|at| self.section(at as usize));
+        let column = Column {
+            index: self,
+            n,
+            spec: state.spec,
+            keys: keys.all()?.as_chunks().0,
+            offsets: offsets.all()?,
+            bitmaps,
+            opened: &[],
+        };
+        let opened = match state.opened.get() {
+            Some(opened) => opened,
+            None => {
+                column.check(keys, offsets)?;
+                state.opened.get_or_init(|| zeros(column.len() as u64))
+            }
+        };
+        Ok(Column { opened, ..column })
+    }
+
+    /// The index of a field.
+    pub fn field(&self, name: &str) -> Result<FieldIndex<'_>, IndexError> {
+        let mut first = 0;
+        for field in &self.schema.fields {
+            if field.name == name {
+                return Ok(FieldIndex::new(self, field, first));
+            }
+            first += field.columns.len();
+        }
+        let known: Vec<&str> = self.schema.fields.iter().map(|f| f.name.as_str()).collect();
+        Err(IndexError::UnknownField { name: name.into(), known: known.join(", ").into() })
+    }
+
+    /// Which record each row stands for; `None` if rows are in order of arrival.
+    pub fn row_map(&self) -> Result<Option<Packed<'_>>, IndexError> {
+        self.row_map.map(|at| Packed::open(self.section(at), self.rows)).transpose()
+    }
+
+    /// The time of each record, in order of arrival, in nanoseconds since 1970; `None` if they
+    /// were not kept.
+    pub fn times(&self) -> Result<Option<Packed<'_>>, IndexError> {
+        self.times.map(|at| Packed::open(self.section(at), self.rows)).transpose()
+    }
+
+    /// What the file is made of, in order.
+    pub fn sections(&self) -> impl Iterator<Item = SectionInfo> + '_ {
+        (0..self.entries.len()).map(|at| self.section(at).info())
+    }
+
+    /// Reads the whole file: all checksums, all keys, offsets and bitmaps, whether each column's
+    /// bitmaps have as many ids as there are rows, and whether the row map names each record once.
+    ///
+    /// `each` is called when a section's checksums have been compared. What is wrong is collected,
+    /// not returned as an error, as far as it can be followed; the result is an error only if
+    /// nothing can be said at all, which is not so for an index that could be opened.
+    pub fn verify(&self, each: &mut dyn FnMut(&SectionInfo)) -> Result<Verified, IndexError> {
+        let len_bytes = self.len_bytes();
+        let mut found = Verified { len_bytes, ..Verified::default() };
+        let mut end = HEADER_LEN;
+        for at in 0..self.entries.len() {
+            let section = self.section(at);
+            self.verify_padding(end..section.offset(), &mut found);
+            section.verify(&mut found);
+            end = section.entry().end().unwrap_or(len_bytes);
+            found.sections += 1;
+            each(&section.info());
+        }
+        let directory = Footer::parse(self.bytes.get()).map_or(end, |footer| footer.directory);
+        self.verify_padding(end..directory, &mut found);
+        // A damaged block has been named already: not once more for each bitmap in it.
+        let mut add = |found: &mut Verified, error| match error {
+            IndexError::Checksum { .. } => {}
+            error => found.add(error),
+        };
+        for n in 0..self.columns.len() {
+            match self.column(n) {
+                Ok(column) => column.verify(&mut found, &mut add),
+                Err(error) => add(&mut found, error),
+            }
+        }
+        if let Err(error) = self.verify_row_map() {
+            add(&mut found, error);
+        }
+        let times = self
+            .times()
+            .and_then(|times| times.map_or(Ok(()), |times| times.verify(&mut |_, _| Ok(()))));
+        if let Err(error) = times {
+            add(&mut found, error);
+        }
+        Ok(found)
+    }
+
+    fn verify_padding(&self, range: Range<u64>, found: &mut Verified) {
+        let bytes = self.bytes.get().get(size(range.start)..size(range.end)).unwrap_or_default();
+        for (offset, &byte) in (range.start..).zip(bytes) {
+            let (section, expected) = (|| "padding".into(), Expected::Exactly(0));
+            if let Err(error) = check_field(&section, "byte", offset, expected, byte.into()) {
+                found.add(error);
+            }
+        }
+    }
+
+    fn verify_row_map(&self) -> Result<(), IndexError> {
+        let (Some(map), Some(at)) = (self.row_map()?, self.row_map) else {
+            return Ok(());
+        };
+        let section = self.section(at);
+        let mut seen = vec![0_u64; (self.rows as usize).div_ceil(64)];
+        map.verify(&mut |row, record| {
+            let most = Expected::AtMost(u64::from(self.rows).saturating_sub(1));
+            check_field(&|| section.name(), "record", section.offset(), most, record)?;
+            let (word, bit) = (&mut seen[size(record / 64)], 1 << (record % 64));
+            if *word & bit != 0 {
+                return Err(IndexError::NotPermutation { section: section.name(), row, record });
+            }
+            *word |= bit;
+            Ok(())
+        })
+    }
+
+    fn section(&self, entry: usize) -> Section<'_> {
+        Section { index: self, entry }
+    }
+
+    /// The name of a section of a column, in messages.
+    fn column_name(&self, kind: SectionKind, column: usize) -> Box<str> {
+        let mut digit = column;
+        for field in &self.schema.fields {
+            if digit < field.columns.len() {
+                let (kind, field) = (kind.name(), &field.name);
+                return format!("{kind} of column {column} ({field} digit {digit})").into();
+            }
+            digit -= field.columns.len();
+        }
+        format!("{} of column {column}", kind.name()).into()
+    }
+
+    fn is_checked(&self, bit: u64) -> bool {
+        is_set(&self.checked, bit)
+    }
+
+    fn set_checked(&self, bit: u64) {
+        set(&self.checked, bit);
+    }
+}
+
+/// So many bits, none of them set.
+fn zeros(bits: u64) -> Box<[AtomicU64]> {
+    (0..bits.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
+}
+
+/// Whether a bit is set. No order is needed: the bytes it speaks of never change.
+fn is_set(bits: &[AtomicU64], bit: u64) -> bool {
+    let word = bits.get(size(bit / 64));
+    word.is_some_and(|word| word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
+}
+
+fn set(bits: &[AtomicU64], bit: u64) {
+    if let Some(word) = bits.get(size(bit / 64)) {
+        word.fetch_or(1 << (bit % 64), Ordering::Relaxed);
+    }
+}
+
+/// Bytes of an offset, in a column whose bitmaps have so many bytes.
+fn offset_len(bitmaps_len: u64) -> u64 {
+    if u32::try_from(bitmaps_len).is_ok() { 4 } else { 8 }
+}
+
+/// A section of an open index.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Section<'a> {
+    index: &'a Index,
+    entry: usize,
+}
+
+impl<'a> Section<'a> {
+    fn entry(&self) -> &'a Entry {
+        &self.index.entries[self.entry]
+    }
+
+    /// Where it starts in the file.
+    pub(crate) fn offset(&self) -> u64 {
+        self.entry().offset
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> u64 {
+        self.entry().len
+    }
+
+    /// Its name in messages.
+    pub(crate) fn name(&self) -> Box<str> {
+        let entry = self.entry();
+        match entry.known() {
+            None => format!("section of kind {}", entry.kind).into(),
+            Some(kind) if kind.of_column() => self.index.column_name(kind, entry.column as usize),
+            Some(kind) => kind.name().into(),
+        }
+    }
+
+    fn info(&self) -> SectionInfo {
+        let entry = self.entry();
+        let of_column = entry.known().is_some_and(SectionKind::of_column);
+        SectionInfo {
+            kind: entry.known(),
+            kind_code: entry.kind,
+            column: of_column.then_some(entry.column as usize),
+            offset: entry.offset,
+            len_bytes: entry.len,
+            checksum_bytes: 4 * blocks(entry.len),
+        }
+    }
+
+    /// The checksums that lie behind it, not checked.
+    fn sums(&self) -> &'a [[u8; 4]] {
+        let entry = self.entry();
+        // The directory was checked: section and checksums are inside the file.
+        let start = size(entry.offset + entry.len);
+        self.index.bytes.get()[start..start + 4 * size(blocks(entry.len))].as_chunks().0
+    }
+
+    /// The bytes of a block, not checked.
+    fn block(&self, block: u64) -> &'a [u8] {
+        let entry = self.entry();
+        let start = entry.offset + block * BLOCK_LEN;
+        let end = (start + BLOCK_LEN).min(entry.offset + entry.len);
+        &self.index.bytes.get()[size(start)..size(end)]
+    }
+
+    fn check_sums(&self) -> Result<(), IndexError> {
+        let entry = self.entry();
+        let name = || format!("checksums of the {}", self.name()).into();
+        let sums = self.sums().as_flattened();
+        check_sum(&name, entry.offset + entry.len, sums, entry.sums_sum)
+    }
+
+    fn check_block(&self, block: u64) -> Result<(), IndexError> {
+        let stored = self.sums().get(size(block)).copied().map_or(0, u32::from_le_bytes);
+        let offset = self.offset() + block * BLOCK_LEN;
+        check_sum(&|| self.name(), offset, self.block(block), stored)
+    }
+
+    /// So many bytes from `start` on, counted from the start of the section. The blocks in which
+    /// they lie are checked first, if that was not done before.
+    pub(crate) fn read(&self, start: u64, len: u64) -> Result<&'a [u8], IndexError> {
+        let (entry, index) = (self.entry(), self.index);
+        let end = start.saturating_add(len);
+        let most = Expected::AtMost(entry.len);
+        check_field(&|| self.name(), "end of what is read", entry.offset, most, end)?;
+        if len == 0 {
+            return Ok(&[]);
+        }
+        for block in start / BLOCK_LEN..=(end - 1) / BLOCK_LEN {
+            let first = u64::from(entry.bit);
+            let bit = first + 1 + block;
+            if index.is_checked(bit) {
+                continue;
+            }
+            if !index.is_checked(first) {
+                self.check_sums()?;
+                index.set_checked(first);
+            }
+            self.check_block(block)?;
+            index.set_checked(bit);
+        }
+        let at = size(entry.offset + start);
+        Ok(&index.bytes.get()[at..at + size(len)])
+    }
+
+    fn all(&self) -> Result<&'a [u8], IndexError> {
+        self.read(0, self.len())
+    }
+
+    /// Compares all checksums, whether that was done before or not.
+    fn verify(&self, found: &mut Verified) {
+        if let Err(error) = self.check_sums() {
+            found.add(error);
+            // They say nothing about the blocks, then.
+            return;
+        }
+        for block in 0..blocks(self.len()) {
+            if let Err(error) = self.check_block(block) {
+                found.add(error);
+            }
+        }
+    }
+}
+
+/// The index of a column: the values that occur in it, and the bitmap of each.
+#[derive(Debug, Clone, Copy)]
+pub struct Column<'a> {
+    index: &'a Index,
+    n: usize,
+    spec: ColumnSpec,
+    keys: &'a [[u8; 2]],
+    offsets: &'a [u8],
+    bitmaps: Section<'a>,
+    opened: &'a [AtomicU64],
+}
+
+impl<'a> Column<'a> {
+    /// Whether keys and offsets ascend and end where they have to. The lengths are known to agree.
+    fn check(&self, keys: Section<'_>, offsets: Section<'_>) -> Result<(), IndexError> {
+        let not_ascending = |section: Section<'_>, what, at: u64, previous, got| {
+            let (offset, section) = (section.offset() + at, section.name());
+            IndexError::NotAscending { section, what, offset, previous, got }
+        };
+        let mut previous: Option<u16> = None;
+        for (at, key) in (0..).step_by(2).zip(self.keys()) {
+            match previous {
+                Some(before) if before >= key => {
+                    return Err(not_ascending(keys, "key", at, before.into(), key.into()));
+                }
+                _ => previous = Some(key),
+            }
+        }
+        if let (Some(last), Width::Byte) = (previous, self.spec.width) {
+            let at = keys.offset() + keys.len() - 2;
+            let most = Expected::AtMost(u8::MAX.into());
+            check_field(&|| keys.name(), "last key", at, most, last.into())?;
+        }
+        let name = || offsets.name();
+        let exactly = Expected::Exactly;
+        check_field(&name, "first offset", offsets.offset(), exactly(0), self.offset(0))?;
+        let len = offset_len(self.bitmaps.len());
+        for i in 1..=self.len() {
+            let (before, offset) = (self.offset(i - 1), self.offset(i));
+            if before >= offset {
+                return Err(not_ascending(offsets, "offset", i as u64 * len, before, offset));
+            }
+        }
+        let (at, last) = (offsets.offset() + offsets.len() - len, self.offset(self.len()));
+        check_field(&name, "last offset", at, exactly(self.bitmaps.len()), last)
+    }
+
+    /// Where the bitmap of key number `i` starts in the section.
+    fn offset(&self, i: usize) -> u64 {
+        let offset = match offset_len(self.bitmaps.len()) {
+            4 => array(self.offsets, 4 * i).map(|bytes| u32::from_le_bytes(bytes).into()),
+            _ => array(self.offsets, 8 * i).map(u64::from_le_bytes),
+        };
+        offset.unwrap_or(0)
+    }
+
+    /// Its number among the columns of the index.
+    pub fn number(&self) -> usize {
+        self.n
+    }
+
+    /// The row count of the index.
+    pub fn rows(&self) -> u32 {
+        self.index.rows
+    }
+
+    /// Bits of a digit.
+    pub fn width(&self) -> Width {
+        self.spec.width
+    }
+
+    /// The codec of its bitmaps.
+    pub fn codec(&self) -> Codec {
+        self.spec.codec
+    }
+
+    /// How many values occur in it.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether no value occurs in it, because there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The values that occur in it, ascending.
+    pub fn keys(&self) -> impl Iterator<Item = u16> + Clone + use<'a> {
+        self.keys.iter().map(|&key| u16::from_le_bytes(key))
+    }
+
+    /// How many bytes its bitmaps have together.
+    pub fn bitmap_bytes(&self) -> u64 {
+        self.bitmaps.len()
+    }
+
+    /// How many bytes the bitmaps of some keys have together, by the numbers of the keys.
+    pub(crate) fn bitmap_bytes_of(&self, keys: Range<usize>) -> u64 {
+        self.offset(keys.end) - self.offset(keys.start)
+    }
+
+    /// How many keys are less than `value`.
+    pub(crate) fn keys_below(&self, value: u16) -> usize {
+        self.keys.partition_point(|&key| u16::from_le_bytes(key) < value)
+    }
+
+    /// The number of a key, if it occurs.
+    pub(crate) fn position(&self, value: u16) -> Option<usize> {
+        self.keys.binary_search_by_key(&value, |&key| u16::from_le_bytes(key)).ok()
+    }
+
+    /// The rows in which key number `i` stands.
+    pub fn bitmap(&self, i: usize) -> Result<Bitmap<'a>, IndexError> {
+        if i >= self.len() {
+            let max = self.len().saturating_sub(1) as u128;
+            return Err(IndexError::TooLarge { what: "number of a key", got: i as u128, max });
+        }
+        let start = self.offset(i);
+        let bytes = self.bitmaps.read(start, self.offset(i + 1) - start)?;
+        let (codec, rows) = (self.spec.codec, self.index.rows);
+        if is_set(self.opened, i as u64) {
+            return Ok(Bitmap::reopen(codec, bytes, rows));
+        }
+        let bitmap = Bitmap::open(codec, bytes, rows).map_err(|source| IndexError::Bitmap {
+            section: self.bitmaps.name(),
+            key: u16::from_le_bytes(self.keys[i]),
+            offset: self.bitmaps.offset() + start,
+            source,
+        })?;
+        set(self.opened, i as u64);
+        Ok(bitmap)
+    }
+
+    fn verify(&self, found: &mut Verified, add: &mut dyn FnMut(&mut Verified, IndexError)) {
+        let (mut rows, mut all) = (0, true);
+        for i in 0..self.len() {
+            match self.bitmap(i) {
+                Ok(bitmap) => {
+                    rows += bitmap.cardinality();
+                    found.bitmaps += 1;
+                }
+                Err(error) => {
+                    all = false;
+                    add(found, error);
+                }
+            }
+        }
+        let expected = self.index.rows.into();
+        if all && rows != expected {
+            let section = self.bitmaps.name();
+            add(found, IndexError::Cardinality { section, expected, got: rows });
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Bitmap indexes: from columns of digits to a file that is searched where it lies.
+//!
+//! A table has a row for each packet and a *field* for each number that people ask for: addresses,
+//! ports, lengths. A field is cut into digits of 8 or 16 bits, and each digit is a *column*. The
+//! index of a column says, for every value that occurs in it, in which rows it stands: a compressed
+//! set of [`tapdex_bitmap`]. All columns of a table go into one file, `*.tdx`, and a look-up reads
+//! the few bitmaps it needs from it.
+//!
+//! # In short
+//!
+//! ```
+//! use tapdex_bitmap::{Chunks, Codec};
+//! use tapdex_engine::index::{
+//!     Builder, ColumnIndex, ColumnSpec, CpuBuilder, Digits, Field, Index, IndexWriter, Schema,
+//!     Width,
+//! };
+//! use tapdex_engine::storage::Disk;
+//!
+//! // Four packets: the network they come from, in two digits, and the port they go to.
+//! let digits = [Digits::Bytes(&[10, 10, 172, 10]), Digits::Bytes(&[1, 2, 16, 1])];
+//! let ports = Digits::Shorts(&[443, 53, 443, 22]);
+//! let byte = ColumnSpec { width: Width::Byte, codec: Codec::Plwah };
+//! let short = ColumnSpec { width: Width::Short, codec: Codec::Roaring };
+//! let schema = Schema {
+//!     fields: vec![
+//!         Field { name: "net".into(), columns: vec![byte, byte] },
+//!         Field { name: "port".into(), columns: vec![short] },
+//!     ],
+//! };
+//!
+//! // Build and write: a column at a time, in the order of the schema.
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("four.tdx");
+//! let mut writer = IndexWriter::create(&Disk, &path, 4, schema.clone())?;
+//! let (mut builder, mut index) = (CpuBuilder::new(1), ColumnIndex::default());
+//! for (column, spec) in digits.into_iter().chain([ports]).zip(schema.columns()) {
+//!     builder.build(column, spec.codec, &mut index)?;
+//!     writer.column(&index)?;
+//! }
+//! writer.times(&[100, 120, 125, 160])?;
+//! writer.finish()?;
+//!
+//! // Open and look up: nothing but header, footer and schema is read before it is needed.
+//! let index = Index::open(&path)?;
+//! let (net, port) = (index.field("net")?, index.field("port")?);
+//! assert_eq!(net.equals(10 << 8 | 1)?.ids().collect::<Vec<_>>(), [0, 3]);
+//! assert_eq!(net.prefix(10 << 8, 8)?.count(), 3);
+//! assert_eq!(port.range(0..=1023)?.and(net.prefix(172 << 8, 8)?).count(), 1);
+//! let times = index.times()?.ok_or("no times")?;
+//! assert_eq!(times.partition_point(|time| time < 125)?, 2);
+//!
+//! // Or read it all, and list what is wrong.
+//! assert!(index.verify(&mut |_| {})?.is_sound());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What holds
+//!
+//! - A file has its name when it is complete and on the disk, and is not changed after that. See
+//!   [`IndexWriter`](index::IndexWriter) and [`storage`].
+//! - Every byte of a file is covered by a checksum, or compared with what it has to be. What a
+//!   look-up touches is checked before it is used, and then remembered to be good; so a look-up
+//!   gives the right rows or an [`IndexError`]. See [`Index`](index::Index).
+//! - Bytes from a file never lead to a panic, and never to more memory than the file has bytes.
+//! - The same table gives the same bytes, on every machine and by every
+//!   [`Builder`](index::Builder).
+//!
+//! `docs/format.md` in the repository is the specification of the file. Not useful for: tables that
+//! change, rows that are deleted, values longer than 128 bits.
+
+pub mod index;
+pub mod storage;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+mod error;
+mod mmap;
+
+pub use error::{Expected, IndexError};

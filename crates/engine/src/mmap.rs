@@ -1,0 +1,36 @@
+//! A file seen as memory: the one place of the crate where the compiler has to take our word.
+
+#![allow(unsafe_code, reason = "mapping a file is a promise that it will not change")]
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// The bytes of a file, read from the disk when they are looked at.
+#[derive(Debug)]
+pub(crate) struct Map {
+    map: memmap2::Mmap,
+}
+
+impl Map {
+    /// Maps a finished index file for reading.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        // SAFETY: the mapped bytes must not change or vanish while the map lives. Index files are
+        // written under a hidden name and renamed when they are complete and on the disk; after
+        // that nothing of tapdex writes to them or cuts them: a new index is a new file, renamed
+        // over the name, and the map keeps the old one. Users are told (docs/format.md) not to
+        // change a file in place. The map is read-only, and only bytes are ever read from it, for
+        // which every bit pattern is valid.
+        let map = unsafe { memmap2::Mmap::map(&file)? };
+        Ok(Self { map })
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+}

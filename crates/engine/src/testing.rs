@@ -1,0 +1,13 @@
+//! A disk that fails, tables with a plain scan as the oracle, and the body of the fuzz target.
+//!
+//! A check panics when something is wrong. The fuzz target only wraps [`fuzz_index_open`].
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "checks panic")]
+
+mod disk;
+mod forge;
+mod table;
+
+pub use disk::FaultyDisk;
+pub use forge::{fuzz_index_open, mend, relocate};
+pub use table::{Table, check_index, check_lookups};

@@ -1,0 +1,127 @@
+//! One table, one file, for ever.
+//!
+//! `golden/index.v1.tdx` was written once and is not made again: a new version of the format gets
+//! a new file, and this one stays readable.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
+
+use std::path::{Path, PathBuf};
+
+use tapdex_bitmap::{ALL_CODECS, Chunks, Codec};
+use tapdex_engine::index::{
+    ALIGN, BLOCK_LEN, BLOCK_VALUES, ColumnSpec, ENTRY_LEN, FIELD_BITS_MAX, FIELDS_MAX, FOOTER_LEN,
+    FORMAT_VERSION, Field, HEADER_LEN, Index, MAGIC, NAME_LEN_MAX, RowOrder, Rows, Schema,
+    SectionKind, Width,
+};
+use tapdex_engine::testing::{Table, check_index};
+
+const ROWS: u16 = 300;
+
+fn golden_path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/index.v1.tdx")
+}
+
+/// Every codec, both widths, fields of one digit and of several, a row map and times.
+fn golden_table() -> Table {
+    let byte = |codec| ColumnSpec { width: Width::Byte, codec };
+    let short = |codec| ColumnSpec { width: Width::Short, codec };
+    let hipes = Codec::from_id(8, 7).unwrap();
+    let address = [Codec::Wah, Codec::Plwah, Codec::PlwahPlus, Codec::Compax].map(byte);
+    let fields = vec![
+        Field { name: "ip.src".into(), columns: address.into() },
+        Field { name: "ip.proto".into(), columns: vec![byte(Codec::Compax2)] },
+        Field { name: "port".into(), columns: vec![short(Codec::Secompax)] },
+        Field { name: "mixed".into(), columns: vec![byte(Codec::Masc), short(hipes)] },
+        Field { name: "len".into(), columns: vec![short(Codec::Roaring)] },
+    ];
+    let digits = |digit: fn(u16) -> u16| (0..ROWS).map(digit).collect();
+    let columns = vec![
+        digits(|row| if row < 290 { 10 } else { 192 }),
+        digits(|row| if row < 290 { 0 } else { 168 }),
+        digits(|row| row / 100),
+        digits(|row| row % 4),
+        digits(|row| if row % 31 == 7 { 17 } else { 6 }),
+        digits(|row| if row < 200 { 443 } else { 50_000 + row % 3 }),
+        digits(|row| row / 64),
+        digits(|row| row / 128 * 300),
+        digits(|row| [40, 1_500, 1_500, 65_535][usize::from(row / 5 % 4)]),
+    ];
+    let row_map = (0..u32::from(ROWS)).map(|row| row * 7 % 300).collect();
+    let times = (0..u64::from(ROWS)).map(|record| 1_700_000_000_000_000_000 + record * record);
+    let times = Some(times.collect());
+    Table { schema: Schema { fields }, rows: ROWS.into(), columns, row_map: Some(row_map), times }
+}
+
+#[test]
+fn the_golden_file_is_written_byte_for_byte() {
+    let golden = std::fs::read(golden_path()).unwrap();
+    assert!(golden_table().to_bytes() == golden, "the writer has changed");
+}
+
+#[test]
+fn the_golden_file_is_read() {
+    let index = Index::open(&golden_path()).unwrap();
+    assert_eq!((index.rows(), index.row_order()), (300, RowOrder::Sorted));
+    let codecs: Vec<u8> = index.schema().columns().map(|column| column.codec.id() as u8).collect();
+    assert_eq!(codecs, ALL_CODECS.map(|codec| codec.id() as u8));
+    check_index(&index, &golden_table(), 1);
+
+    let ids = |rows: Rows<'_>| rows.ids().collect::<Vec<u32>>();
+    let source = index.field("ip.src").unwrap();
+    let address = |digits: [u8; 4]| digits.iter().fold(0, |sum, &d| sum << 8 | u128::from(d));
+    assert_eq!(ids(source.equals(address([192, 168, 2, 3])).unwrap()), [291, 295, 299]);
+    assert_eq!(source.prefix(address([10, 0, 1, 0]), 24).unwrap().count(), 100);
+    assert_eq!(source.prefix(address([10, 0, 0, 0]), 8).unwrap().count(), 290);
+    let protocol = index.field("ip.proto").unwrap();
+    assert_eq!(ids(protocol.equals(17).unwrap()), [7, 38, 69, 100, 131, 162, 193, 224, 255, 286]);
+    let port = index.field("port").unwrap();
+    assert_eq!(port.equals(443).unwrap().count(), 200);
+    assert_eq!(port.any_of(&[50_000, 50_002]).unwrap().count(), 67);
+    let mixed = index.field("mixed").unwrap();
+    assert_eq!(ids(mixed.equals(4 << 16 | 600).unwrap()), (256..300).collect::<Vec<u32>>());
+    let len = index.field("len").unwrap();
+    assert_eq!(ids(len.range(100..=2_000).unwrap())[..6], [5, 6, 7, 8, 9, 10]);
+    let map = index.row_map().unwrap().unwrap();
+    assert_eq!((map.get(0).unwrap(), map.get(43).unwrap(), map.get(299).unwrap()), (0, 1, 293));
+    let times = index.times().unwrap().unwrap();
+    assert!(times.is_ascending() && !map.is_ascending());
+    assert_eq!(times.get(12).unwrap(), 1_700_000_000_000_000_144);
+    assert_eq!(times.partition_point(|time| time < 1_700_000_000_000_000_145).unwrap(), 13);
+    let keys: Vec<u16> = index.column(5).unwrap().keys().collect();
+    assert_eq!(keys, [443, 50_000, 50_001, 50_002]);
+}
+
+#[test]
+fn the_specification_has_the_numbers_of_the_code() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let magic: Vec<String> = MAGIC.iter().map(|byte| format!("{byte:02X}")).collect();
+    let thousands = |number: u64| format!("{},{:03}", number / 1_000, number % 1_000);
+    let mut said = vec![
+        format!("| magic | 0 | 8 | {}", magic.join(" ")),
+        format!("| version | 8 | 2 | {FORMAT_VERSION} |"),
+        format!("|  {HEADER_LEN} bytes"),
+        format!("|  {FOOTER_LEN} bytes"),
+        format!("| directory: {ENTRY_LEN} bytes a section"),
+        format!("| zeros up to a multiple of {ALIGN} "),
+        format!("blocks of {} bytes", thousands(BLOCK_LEN)),
+        format!("blocks of {BLOCK_VALUES};"),
+        format!("| fields | {} |", thousands(FIELDS_MAX as u64)),
+        format!("| bytes of a name | {NAME_LEN_MAX} |"),
+        format!("| bits of a field | {FIELD_BITS_MAX} |"),
+        format!("| columns of a field | {} |", FIELD_BITS_MAX / Width::Byte.bits()),
+    ];
+    use SectionKind::{Bitmaps, Keys, Offsets, RowMap, Schema, Times};
+    for kind in [Schema, Keys, Offsets, Bitmaps, RowMap, Times] {
+        said.push(format!("| {} | {} |", kind as u16, kind.name()));
+    }
+    for text in said {
+        assert!(page.contains(&text), "the page does not say: {text}");
+    }
+    for codec in ALL_CODECS {
+        let link = format!("](codecs/{codec}.md)");
+        let row = page.lines().find(|line| line.contains(&link)).unwrap();
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let at = cells.iter().position(|cell| cell.ends_with(&link)).unwrap();
+        assert_eq!(cells[at - 1], (codec.id() as u8).to_string(), "{codec}");
+    }
+}
