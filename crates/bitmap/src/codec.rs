@@ -13,7 +13,7 @@ pub mod plwah;
 pub mod plwah_plus;
 pub mod roaring;
 pub mod secompax;
-mod triples;
+pub(crate) mod triples;
 pub mod wah;
 
 /// How a set of row ids becomes bytes.

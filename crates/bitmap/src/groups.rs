@@ -10,9 +10,12 @@
 //! the words that come out are compared with the words that went in. What differs was not written
 //! by the encoder.
 
+use std::cell::RefCell;
+
 use crate::cast::{len32, low32};
 use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf, or_word, set_range};
 use crate::chunks::Chunks;
+use crate::codec::triples::NEARLY_FULL_ROWS;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
 use crate::runs::run_len;
@@ -205,15 +208,25 @@ pub struct Batch {
     pub(crate) len: usize,
     /// No gap is greater.
     pub(crate) gap_max: u32,
+    /// No literal is nearly full.
+    pub(crate) is_sparse: bool,
     /// Room for words.
     pub(crate) words: [Words; 2],
 }
 
-impl Batch {
-    fn new() -> Self {
+thread_local! {
+    /// One a thread, because clearing it costs as much as encoding a hundred ids.
+    static BATCH_ROOM: RefCell<Batch> = const {
         let (items, words) = ([0; ROOM], [0; 2 * ROOM]);
-        Self { gaps: items, payloads: items, len: 0, gap_max: 0, words: [words; 2] }
-    }
+        RefCell::new(Batch {
+            gaps: items,
+            payloads: items,
+            len: 0,
+            gap_max: 0,
+            is_sparse: false,
+            words: [words; 2],
+        })
+    };
 }
 
 /// A codec made of fills and literals of 31 rows.
@@ -306,7 +319,11 @@ impl<S: GroupSink> Grouper<S> {
             }
             return;
         }
-        let mut batch = Batch::new();
+        BATCH_ROOM.with_borrow_mut(|batch| self.batches(ids, batch));
+    }
+
+    #[inline(always)]
+    fn batches(&mut self, ids: &[u32], batch: &mut Batch) {
         let mut rest = ids;
         while let Some(&first) = rest.first() {
             let is_run = rest.get(BATCH - 1).is_some_and(|&id| id - first == len32(BATCH) - 1);
@@ -316,7 +333,7 @@ impl<S: GroupSink> Grouper<S> {
                 len
             } else {
                 let len = rest.len().min(BATCH);
-                self.batch(&rest[..len], &mut batch);
+                self.batch(&rest[..len], batch);
                 len
             };
             rest = &rest[taken..];
@@ -345,7 +362,11 @@ impl<S: GroupSink> Grouper<S> {
             }
             gaps[0] = self.zeros;
             self.zeros = gaps[done];
-            (batch.len, batch.gap_max) = (done, found.gap_max.max(batch.gaps[0]));
+            batch.len = done;
+            batch.gap_max = found.gap_max.max(batch.gaps[0]);
+            // A nearly full group has that many ids, the others one each at least.
+            let ids = ids.len() + self.payload.count_ones() as usize;
+            batch.is_sparse = ids < found.len - 1 + NEARLY_FULL_ROWS as usize;
             self.sink.literals(batch);
         }
         (self.group, self.payload) = (found.last, open);

@@ -23,7 +23,7 @@
 //! Source: Fusco, Stoecklin, Vlachos, "NET-FLi: on-the-fly compression, archiving and indexing of
 //! streaming network traffic", VLDB 2010.
 
-use crate::codec::triples::{self, Dirty, LITERAL, Rule, dirty};
+use crate::codec::triples::{self, Digest, LITERAL, Rule, dirty};
 use crate::codec::{Codec, Explained};
 use crate::groups::{GROUP_ROWS, GroupCodec, Piece, Pieces, WordTarget, one};
 use crate::simd::words::TripleRule;
@@ -33,7 +33,6 @@ const FLF: u32 = 0b010 << 29;
 const COUNT_MAX: u32 = (1 << 29) - 1;
 // One fill word can span every id, so fills are never split.
 const _: () = assert!(COUNT_MAX as u64 * GROUP_ROWS as u64 > u32::MAX as u64);
-const MERGED_COUNT_MAX: u32 = 255;
 
 /// See the [module](self).
 #[derive(Debug, Clone, Copy)]
@@ -41,13 +40,18 @@ pub struct Compax;
 
 impl TripleRule for Compax {
     #[inline(always)]
-    fn triple([a, b, c]: [u32; 3]) -> u32 {
-        let is_fill = |word: u32| word <= MERGED_COUNT_MAX;
-        let [x, y, z] = [a, b, c].map(|word| Dirty::of(word, false));
-        if x.is & is_fill(b) & z.is {
-            LFL | x.place << 27 | z.place << 25 | x.byte << 16 | b << 8 | z.byte
-        } else if is_fill(a) & y.is & is_fill(c) {
-            FLF | y.place << 27 | a << 16 | y.byte << 8 | c
+    fn digest(word: u32) -> u32 {
+        Digest::new(word, 29, false).0
+    }
+
+    #[inline(always)]
+    fn triple(digests: [u32; 3]) -> u32 {
+        let [a, b, c] = digests.map(Digest);
+        if a.is_dirty() & b.is_short() & c.is_dirty() {
+            let header = LFL | a.place() << 27 | c.place() << 25;
+            header | a.byte() << 16 | b.count() << 8 | c.byte()
+        } else if a.is_short() & b.is_dirty() & c.is_short() {
+            FLF | b.place() << 27 | a.count() << 16 | b.byte() << 8 | c.count()
         } else {
             0
         }
@@ -55,6 +59,8 @@ impl TripleRule for Compax {
 }
 
 impl Rule for Compax {
+    type Sparse = Self;
+
     fn ones(_: u32) -> Option<u32> {
         None
     }

@@ -24,7 +24,7 @@
 //! Source: Fusco, Vlachos, Stoecklin, "Real-time creation of bitmap indexes on streaming network
 //! data", VLDB Journal 2012; its codebook is known from an implementation only.
 
-use crate::codec::triples::{self, Dirty, LITERAL, Rule, dirty};
+use crate::codec::triples::{self, Digest, LITERAL, Rule, dirty};
 use crate::codec::{Codec, Explained};
 use crate::groups::{GROUP_ROWS, GroupCodec, Piece, Pieces, WordTarget, one};
 use crate::simd::words::TripleRule;
@@ -36,7 +36,6 @@ const CODE: u32 = 0b011 << 29;
 const COUNT_MAX: u32 = (1 << 29) - 1;
 // One fill word can span every id, so fills are never split.
 const _: () = assert!(COUNT_MAX as u64 * GROUP_ROWS as u64 > u32::MAX as u64);
-const MERGED_COUNT_MAX: u32 = 255;
 
 /// See the [module](self).
 #[derive(Debug, Clone, Copy)]
@@ -44,16 +43,19 @@ pub struct Compax2;
 
 impl TripleRule for Compax2 {
     #[inline(always)]
-    fn triple([a, b, c]: [u32; 3]) -> u32 {
-        let [x, y, z] = [a, b, c].map(|word| Dirty::of(word, false));
-        let is_fill = |word: u32| word & (LITERAL | COUNT_MAX) <= MERGED_COUNT_MAX;
-        let ones = |word: u32| word >> 29 & 1;
-        if x.is & is_fill(b) & z.is {
-            let header = LFL | ones(b) << 28 | x.place << 26 | z.place << 24;
-            header | x.byte << 16 | (b & COUNT_MAX) << 8 | z.byte
-        } else if is_fill(a) & y.is & is_fill(c) & (ones(a) == ones(c)) {
-            let header = FLF | (ones(a) * 0b11) << 27 | y.place << 25;
-            header | (a & COUNT_MAX) << 16 | y.byte << 8 | (c & COUNT_MAX)
+    fn digest(word: u32) -> u32 {
+        Digest::new(word, 29, false).0
+    }
+
+    #[inline(always)]
+    fn triple(digests: [u32; 3]) -> u32 {
+        let [a, b, c] = digests.map(Digest);
+        if a.is_dirty() & b.is_short() & c.is_dirty() {
+            let header = LFL | b.ones() << 28 | a.place() << 26 | c.place() << 24;
+            header | a.byte() << 16 | b.count() << 8 | c.byte()
+        } else if a.is_short() & b.is_dirty() & c.is_short() & (a.ones() == c.ones()) {
+            let header = FLF | (a.ones() * 0b11) << 27 | b.place() << 25;
+            header | a.count() << 16 | b.byte() << 8 | c.count()
         } else {
             0
         }
@@ -61,6 +63,8 @@ impl TripleRule for Compax2 {
 }
 
 impl Rule for Compax2 {
+    type Sparse = Self;
+
     fn ones(count: u32) -> Option<u32> {
         Some(ONES | count)
     }

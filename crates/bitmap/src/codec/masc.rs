@@ -26,6 +26,8 @@
 //! [query table](Windowed::table) beside them; both are here as well.
 //! Source: "MASC: a bitmap index coding algorithm for fast data retrieval".
 
+use std::cell::RefCell;
+
 use crate::cast::{len32, low16, low32};
 use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf, set_range};
 use crate::chunks::Chunks;
@@ -230,7 +232,11 @@ impl<S: RunSink> Joiner<S> {
             }
             return;
         }
-        let mut batch = Batch::new();
+        BATCH_ROOM.with_borrow_mut(|batch| self.batches(ids, batch));
+    }
+
+    #[inline(always)]
+    fn batches(&mut self, ids: &[u32], batch: &mut Batch) {
         let mut rest = ids;
         while let Some(&first) = rest.first() {
             // A batch pays if it holds more than one run, and no gap or run of it is split.
@@ -242,7 +248,7 @@ impl<S: RunSink> Joiner<S> {
                 self.run(first.into(), u64::from(first) + u64::from(len32(len)));
                 len
             } else {
-                self.batch(ids, &mut batch);
+                self.batch(ids, batch);
                 ids.len()
             };
             rest = &rest[taken..];
@@ -260,9 +266,12 @@ impl<S: RunSink> Joiner<S> {
         }
         // The last run stays open; those between it and the first are complete.
         self.flush();
-        for i in 1..len - 1 {
-            zeros[i - 1] = firsts[i] - ends[i - 1];
-            ones[i - 1] = ends[i] - firsts[i];
+        let (firsts_done, ends_done) = (&firsts[1..len - 1], &ends[..len - 1]);
+        for (zeros, (first, end)) in zeros.iter_mut().zip(firsts_done.iter().zip(ends_done)) {
+            *zeros = first - end;
+        }
+        for (ones, (first, end)) in ones.iter_mut().zip(firsts_done.iter().zip(&ends_done[1..])) {
+            *ones = end - first;
         }
         self.sink.runs(zeros, ones, len - 2, words);
         self.at = ends[len - 2].into();
@@ -279,11 +288,12 @@ struct Batch {
     words: words::Words,
 }
 
-impl Batch {
-    fn new() -> Self {
-        let items = [0; ROOM];
-        Self { firsts: items, ends: items, zeros: items, ones: items, words: [0; 2 * ROOM] }
-    }
+thread_local! {
+    /// One a thread, because clearing it costs as much as encoding a hundred ids.
+    static BATCH_ROOM: RefCell<Batch> = const {
+        let (items, words) = ([0; ROOM], [0; 2 * ROOM]);
+        RefCell::new(Batch { firsts: items, ends: items, zeros: items, ones: items, words })
+    };
 }
 
 /// Puts a set into words; see [`Encoder`].

@@ -135,22 +135,22 @@ fn pair_of(payload: u32) -> u32 {
 
 impl LinkRule for PlwahPlus {
     #[inline(always)]
-    fn joins(before: u32, gap: u32, payload: u32) -> (bool, bool) {
-        let is_few = |payload: u32| {
-            let rows = payload.count_ones();
-            (rows <= POSITIONS) | (rows >= GROUP_ROWS - POSITIONS)
-        };
-        let is_short = gap.wrapping_sub(1) < PAIR_COUNT_MAX;
-        (is_short & is_few(before), is_short & is_few(payload))
+    fn pair(payload: u32) -> u32 {
+        pair_of(payload)
     }
 
     #[inline(always)]
-    fn words(before: u32, open: bool, gap: u32, payload: u32) -> [u32; 2] {
-        let (joins_before, joins_own) = Self::joins(before, gap, payload);
-        let left = if joins_before { pair_of(before) | LITERAL_FIRST | gap } else { before };
-        let right = if joins_own { pair_of(payload) | gap } else { FILL | gap };
-        let is_left = open & joins_before;
-        [if open { left } else { 0 }, if is_left | (gap == 0) { 0 } else { right }]
+    fn joins(pair: u32, gap: u32) -> bool {
+        (pair != 0) & (gap.wrapping_sub(1) < PAIR_COUNT_MAX)
+    }
+
+    #[inline(always)]
+    fn words([before, pair_before]: [u32; 2], open: bool, gap: u32, pair: u32) -> [u32; 2] {
+        let joins_before = Self::joins(pair_before, gap);
+        let left = if joins_before { pair_before | LITERAL_FIRST | gap } else { before };
+        let right = if Self::joins(pair, gap) { pair | gap } else { FILL | gap };
+        let is_gone = (open & joins_before) | (gap == 0);
+        [if open { left } else { 0 }, if is_gone { 0 } else { right }]
     }
 }
 

@@ -344,13 +344,17 @@ fn encode_arrays(ids: &[u32], target: &mut Vec<u8>) -> bool {
         before = batch[batch.len() - 1] >> 16;
     }
     // A container ends where the next one starts.
-    let end = len32(header + 2 * ids.len()).to_le_bytes();
-    let ends = offsets.iter().skip(1).chain([&end]);
     let mut most = 0;
-    for ((key, &start), &end) in keys.iter_mut().zip(offsets.iter()).zip(ends) {
-        let len = (u32::from_le_bytes(end) - u32::from_le_bytes(start)) / 2;
+    let mut put_len = |key: &mut [u8; 4], start: [u8; 4], end: u32| {
+        let len = (end - u32::from_le_bytes(start)) / 2;
         *key = (u32::from_le_bytes(*key) | (len - 1) << 16).to_le_bytes();
         most = most.max(len);
+    };
+    for ((key, &start), &end) in keys.iter_mut().zip(&*offsets).zip(&offsets[1..]) {
+        put_len(key, start, u32::from_le_bytes(end));
+    }
+    if let (Some(key), Some(&start)) = (keys.last_mut(), offsets.last()) {
+        put_len(key, start, len32(header + 2 * ids.len()));
     }
     if most as usize > ARRAY_MAX {
         target.truncate(start);

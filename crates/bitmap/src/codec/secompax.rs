@@ -25,7 +25,7 @@
 //! literals has 128 to 255 groups. No random access.
 //! Source: Wen et al., "SECOMPAX: a bitmap index compression algorithm", ICCCN 2014.
 
-use crate::codec::triples::{self, Dirty, LITERAL, Rule, dirty};
+use crate::codec::triples::{self, Digest, LITERAL, Rule, dirty};
 use crate::codec::{Codec, Explained};
 use crate::groups::{GROUP_ROWS, GroupCodec, Piece, Pieces, WordTarget, one};
 use crate::simd::words::TripleRule;
@@ -35,7 +35,6 @@ const COUNT_MAX: u32 = (1 << 28) - 1;
 // One fill word can span every id, so fills are never split.
 const _: () = assert!(COUNT_MAX as u64 * GROUP_ROWS as u64 > u32::MAX as u64);
 const FLF: u32 = 0b011 << 29;
-const FLF_COUNT_MAX: u32 = 255;
 const LFL_COUNT_MAX: u32 = 127;
 /// The code of an LFL by whether its first and its second literal are nearly full.
 const LFL: [[u32; 2]; 2] = [[0b0010 << 28, 0b0100 << 28], [0b0101 << 28, 0b0011 << 28]];
@@ -44,33 +43,49 @@ const LFL: [[u32; 2]; 2] = [[0b0010 << 28, 0b0100 << 28], [0b0101 << 28, 0b0011 
 #[derive(Debug, Clone, Copy)]
 pub struct Secompax;
 
-/// A literal as the byte in which it differs from empty or, failing that, from full, and which.
-#[inline(always)]
-fn nearly(word: u32) -> (Dirty, u32) {
-    let (empty, full) = (Dirty::of(word, false), Dirty::of(word, true));
-    if empty.is { (empty, 0) } else { (full, 1) }
-}
-
 impl TripleRule for Secompax {
     #[inline(always)]
-    fn triple([a, b, c]: [u32; 3]) -> u32 {
-        let [(x, x_full), (y, y_full), (z, z_full)] = [a, b, c].map(nearly);
-        let is_fill = |word: u32, max: u32| word & (LITERAL | COUNT_MAX) <= max;
-        let ones = |word: u32| word >> 28 & 1;
-        if x.is & is_fill(b, LFL_COUNT_MAX) & z.is {
-            let code = (if x_full == z_full { 0b0010 + x_full } else { 0b0100 + x_full }) << 28;
-            let header = code | x.place << 26 | z.place << 24 | ones(b) << 23;
-            header | (b & COUNT_MAX) << 16 | x.byte << 8 | z.byte
-        } else if is_fill(a, FLF_COUNT_MAX) & y.is & is_fill(c, FLF_COUNT_MAX) {
-            let header = FLF | ones(a) << 28 | y_full << 27 | ones(c) << 26 | y.place << 24;
-            header | (a & COUNT_MAX) << 16 | y.byte << 8 | (c & COUNT_MAX)
+    fn digest(word: u32) -> u32 {
+        Digest::new(word, 28, true).0
+    }
+
+    #[inline(always)]
+    fn triple(digests: [u32; 3]) -> u32 {
+        let [a, b, c] = digests.map(Digest);
+        if a.is_dirty() & b.is_short() & (b.count() <= LFL_COUNT_MAX) & c.is_dirty() {
+            let (x, z) = (a.nearly_full(), c.nearly_full());
+            let code = if x == z { 0b0010 + x } else { 0b0100 + x };
+            let header = code << 28 | a.place() << 26 | c.place() << 24 | b.ones() << 23;
+            header | b.count() << 16 | a.byte() << 8 | c.byte()
+        } else if a.is_short() & b.is_dirty() & c.is_short() {
+            let values = a.ones() << 28 | b.nearly_full() << 27 | c.ones() << 26;
+            let header = FLF | values | b.place() << 24;
+            header | a.count() << 16 | b.byte() << 8 | c.count()
         } else {
             0
         }
     }
 }
 
+/// The rule for words none of which is a nearly full literal.
+#[derive(Debug, Clone, Copy)]
+pub struct Sparse;
+
+impl TripleRule for Sparse {
+    #[inline(always)]
+    fn digest(word: u32) -> u32 {
+        Digest::new(word, 28, false).0
+    }
+
+    #[inline(always)]
+    fn triple(digests: [u32; 3]) -> u32 {
+        Secompax::triple(digests)
+    }
+}
+
 impl Rule for Secompax {
+    type Sparse = Sparse;
+
     fn ones(count: u32) -> Option<u32> {
         Some(ONES | count)
     }

@@ -11,12 +11,17 @@ use crate::simd::words::{PairRule, TripleRule, pair_words, triple_words};
 
 /// Which triples a codec merges, and how it writes a fill alone.
 pub trait Rule: TripleRule {
+    /// The same rule for words none of which is a nearly full literal.
+    type Sparse: TripleRule;
     /// The word of a fill of ones, or `None` if full groups are literals that merge with nothing.
     fn ones(count: u32) -> Option<u32>;
 }
 
 /// The word of a literal alone, in all three codecs; that of a fill of zeros is its count.
 pub(crate) const LITERAL: u32 = 1 << 31;
+
+/// A nearly full literal has at least so many rows.
+pub(crate) const NEARLY_FULL_ROWS: u32 = 23;
 
 /// The bits of byte `place` of a group; the highest has seven.
 #[inline(always)]
@@ -31,25 +36,89 @@ pub(crate) fn dirty(nearly_full: bool, place: u32, byte: u32) -> u32 {
     around | (byte << (8 * (place & 3))) & byte_mask(place)
 }
 
-/// A literal's word as the one byte in which it differs from a group of equal rows.
+/// What a rule has to know of a word, in the fields of a number:
+///
+/// ```text
+/// [7: 0][1: fill value][8: groups][3: 0][1: nearly full][1: dirty][1: short fill][2: place][8: byte]
+/// ```
+///
+/// A *dirty* literal has one byte that is neither all zeros nor, if it is nearly full, all ones. A
+/// *short* fill has at most 255 groups.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Dirty {
-    /// Whether it is a literal that differs in one byte only.
-    pub is: bool,
-    /// Which byte, from the lowest.
-    pub place: u32,
-    /// That byte.
-    pub byte: u32,
-}
+pub(crate) struct Digest(pub u32);
 
-impl Dirty {
-    /// As it differs from a group of rows that are all set, or all not.
+impl Digest {
+    const SHORT: u32 = 1 << 10;
+    const DIRTY: u32 = 1 << 11;
+    const NEARLY_FULL: u32 = 1 << 12;
+
+    /// The digest of a word of a codec whose fills of ones have bit `ones_shift` set above their
+    /// count, and which merges nearly full literals or not.
     #[inline(always)]
-    pub(crate) fn of(word: u32, full: bool) -> Self {
-        let odd = (word ^ if full { FULL } else { 0 }) & FULL;
-        let place = (31 - (odd | 1).leading_zeros()) / 8;
-        let is = word & LITERAL != 0 && odd & !byte_mask(place) == 0;
-        Self { is, place, byte: word >> (8 * place) & (byte_mask(place) >> (8 * place)) }
+    pub(crate) fn new(word: u32, ones_shift: u32, with_nearly_full: bool) -> Self {
+        let payload = word & FULL;
+        // The one byte that is odd has the highest odd bit.
+        let odd_place = |odd: u32| (31 - (odd | 1).leading_zeros()) / 8;
+        let is_odd = |odd: u32, place: u32| odd & !byte_mask(place) == 0;
+        let mut place = odd_place(payload);
+        let mut dirty = if is_odd(payload, place) { Self::DIRTY } else { 0 };
+        if with_nearly_full {
+            let full_place = odd_place(payload ^ FULL);
+            let is_full = is_odd(payload ^ FULL, full_place) & (dirty == 0);
+            place = if is_full { full_place } else { place };
+            dirty = if is_full { Self::DIRTY | Self::NEARLY_FULL } else { dirty };
+        }
+        let byte = payload >> (8 * place) & 0xFF;
+        let count = word & ((1 << ones_shift) - 1);
+        let short = if count <= 255 { Self::SHORT } else { 0 };
+        let ones = word >> ones_shift & 1;
+        Self(if word & LITERAL != 0 {
+            dirty | place << 8 | byte
+        } else {
+            ones << 24 | (count & 0xFF) << 16 | short
+        })
+    }
+
+    /// Whether it is a literal that can be merged.
+    #[inline(always)]
+    pub(crate) fn is_dirty(self) -> bool {
+        self.0 & Self::DIRTY != 0
+    }
+
+    /// Whether it is a fill of at most 255 groups.
+    #[inline(always)]
+    pub(crate) fn is_short(self) -> bool {
+        self.0 & Self::SHORT != 0
+    }
+
+    /// 1 for a literal that is nearly full.
+    #[inline(always)]
+    pub(crate) fn nearly_full(self) -> u32 {
+        self.0 >> 12 & 1
+    }
+
+    /// Which byte of a literal, from the lowest, is merged.
+    #[inline(always)]
+    pub(crate) fn place(self) -> u32 {
+        self.0 >> 8 & 3
+    }
+
+    /// That byte.
+    #[inline(always)]
+    pub(crate) fn byte(self) -> u32 {
+        self.0 & 0xFF
+    }
+
+    /// The number of groups of a short fill.
+    #[inline(always)]
+    pub(crate) fn count(self) -> u32 {
+        self.0 >> 16 & 0xFF
+    }
+
+    /// 1 for a fill of ones.
+    #[inline(always)]
+    pub(crate) fn ones(self) -> u32 {
+        self.0 >> 24
     }
 }
 
@@ -86,7 +155,7 @@ impl<T: WordTarget, R: Rule> Sink<T, R> {
             return;
         }
         let [first, second] = self.held;
-        match R::triple([first, second, word]) {
+        match R::triple([first, second, word].map(R::digest)) {
             0 => {
                 self.target.word(first);
                 self.held = [second, word];
@@ -123,13 +192,20 @@ impl<T: WordTarget, R: Rule> GroupSink for Sink<T, R> {
     #[inline(always)]
     fn literals(&mut self, batch: &mut Batch) {
         let Batch { gaps, payloads, len, words: [alone, merged], .. } = batch;
-        let words = pair_words::<Alone>(gaps, payloads, *len, merged);
-        alone[..self.len].copy_from_slice(&self.held[..self.len]);
-        alone[self.len..self.len + words].copy_from_slice(&merged[..words]);
-        let words = self.len + words;
-        let (len, left) = triple_words::<R>(alone, words, merged);
-        self.target.words(&merged[..len]);
-        self.held[..left].copy_from_slice(&alone[words - left..words]);
+        let new = pair_words::<Alone>(gaps, payloads, *len, &mut alone[2..]);
+        // What was held back stands right before it.
+        let from = 2 - self.len;
+        alone[from..2].copy_from_slice(&self.held[..self.len]);
+        let words = &alone[from..];
+        let len = self.len + new;
+        let is_sparse = |&word: &u32| word & LITERAL == 0 || word.count_ones() <= NEARLY_FULL_ROWS;
+        let (written, left) = if batch.is_sparse && self.held[..self.len].iter().all(is_sparse) {
+            triple_words::<R::Sparse>(words, len, merged)
+        } else {
+            triple_words::<R>(words, len, merged)
+        };
+        self.target.words(&merged[..written]);
+        self.held[..left].copy_from_slice(&words[len - left..len]);
         self.len = left;
     }
 

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use super::BitOp;
-use super::words::{Groups, Items, LinkRule, PairRule, TripleRule, Words};
+use super::words::{Groups, Items, LinkRule, PairRule, TripleRule};
 use crate::cast::{low16, low32};
 use crate::chunk::{Bits, Ids16, gallop, has_bit, id_of};
 
@@ -310,7 +310,7 @@ pub(super) fn pair_words<R: PairRule>(
     gaps: &Items,
     bodies: &Items,
     len: usize,
-    out: &mut Words,
+    out: &mut [u32],
 ) -> usize {
     let mut words = 0;
     for (&gap, &body) in gaps.iter().zip(bodies).take(len) {
@@ -329,18 +329,18 @@ pub(super) fn link_words<R: LinkRule>(
     gaps: &Items,
     bodies: &Items,
     len: usize,
-    out: &mut Words,
+    out: &mut [u32],
 ) -> (usize, bool) {
-    let (mut before, mut open) = before;
+    let (mut before, mut open) = ([before.0, R::pair(before.0)], before.1);
     let mut words = 0;
     for (&gap, &body) in gaps.iter().zip(bodies).take(len) {
-        for word in R::words(before, open, gap, body) {
+        let pair = R::pair(body);
+        for word in R::words(before, open, gap, pair) {
             out[words] = word;
             words += usize::from(word != 0);
         }
-        let (joins_before, joins_own) = R::joins(before, gap, body);
-        open = (open & joins_before) | !joins_own;
-        before = body;
+        open = (open & R::joins(before[1], gap)) | !R::joins(pair, gap);
+        before = [body, pair];
     }
     (words, open)
 }
@@ -348,13 +348,13 @@ pub(super) fn link_words<R: LinkRule>(
 /// See [`words`](super::words).
 #[inline(always)]
 pub(super) fn triple_words<R: TripleRule>(
-    words: &Words,
+    words: &[u32],
     len: usize,
-    out: &mut Words,
+    out: &mut [u32],
 ) -> (usize, usize) {
     let (mut used, mut written) = (0, 0);
     while used + 2 < len {
-        let triple = R::triple([words[used], words[used + 1], words[used + 2]]);
+        let triple = R::triple([0, 1, 2].map(|place| R::digest(words[used + place])));
         out[written] = if triple != 0 { triple } else { words[used] };
         written += 1;
         used += if triple != 0 { 3 } else { 1 };

@@ -10,13 +10,13 @@ use super::scalar;
 use super::x86;
 
 /// Ids in a batch, at most.
-pub(crate) const BATCH: usize = 128;
+pub(crate) const BATCH: usize = 256;
 /// Items of a batch and a register's worth of room after them: kernels write whole registers.
 pub(crate) const ROOM: usize = BATCH + 16;
 
 /// Room for an array of the items of a batch.
 pub(crate) type Items = [u32; ROOM];
-/// Room for the words of a batch: two an item, and two that were held back.
+/// Room for the words of a batch: two an item, and a few that were held back.
 pub(crate) type Words = [u32; 2 * ROOM];
 
 /// What there is to know of the groups of a batch besides their payloads.
@@ -42,17 +42,21 @@ pub(crate) trait PairRule {
 
 /// The words of items that may join the one before them, which then joins no other.
 pub(crate) trait LinkRule {
-    /// Whether the gap can join the body before it, and whether it can join its own.
-    fn joins(before: u32, gap: u32, body: u32) -> (bool, bool);
+    /// The word of a body with a gap that joins it, less the gap; 0 if none can.
+    fn pair(body: u32) -> u32;
+    /// Whether a gap can join a body that has this pair word.
+    fn joins(pair: u32, gap: u32) -> bool;
     /// At most two words: of the body before, if that is `open`, and of the gap and the body that
     /// it may join; 0 where there is none.
-    fn words(before: u32, open: bool, gap: u32, body: u32) -> [u32; 2];
+    fn words(before: [u32; 2], open: bool, gap: u32, pair: u32) -> [u32; 2];
 }
 
 /// The words that three neighbouring words become.
 pub trait TripleRule {
-    /// One word for all three, or 0.
-    fn triple(words: [u32; 3]) -> u32;
+    /// What `triple` has to know of a word.
+    fn digest(word: u32) -> u32;
+    /// One word for all three, given the digest of each, or 0.
+    fn triple(digests: [u32; 3]) -> u32;
 }
 
 /// Runs the best version that the machine has; all of them are compiled from one source.
@@ -98,15 +102,18 @@ dispatch! {
     fn count_steps(ids: &[u32]) -> (u32, u32);
     /// Appends the low halves of ids, little-endian.
     fn push_halves(ids: &[u32], target: &mut Vec<u8>) -> ();
-    /// The words of the first `len` items, in order; how many there are.
-    fn pair_words<R: PairRule>(gaps: &Items, bodies: &Items, len: usize, out: &mut Words) -> usize;
+    /// The words of the first `len` items, in order; how many there are. `out` has room for two
+    /// an item and a register's worth, here and below.
+    fn pair_words<R: PairRule>(gaps: &Items, bodies: &Items, len: usize, out: &mut [u32])
+        -> usize;
     /// The words of the first `len` items, in order, `before` being the body before the first and
     /// whether it is open; how many there are, and whether the last body is open.
     fn link_words<R: LinkRule>(before: (u32, bool), gaps: &Items, bodies: &Items, len: usize,
-        out: &mut Words) -> (usize, bool);
+        out: &mut [u32]) -> (usize, bool);
     /// What the first `len` words become when triples join from the left; how many there are, and
-    /// how many of the last two words were not used, because a word to come may join them.
-    fn triple_words<R: TripleRule>(words: &Words, len: usize, out: &mut Words) -> (usize, usize);
+    /// how many of the last two words were not used, because a word to come may join them. There
+    /// is a register's worth of anything behind the words.
+    fn triple_words<R: TripleRule>(words: &[u32], len: usize, out: &mut [u32]) -> (usize, usize);
 }
 
 /// Appends words, little-endian.

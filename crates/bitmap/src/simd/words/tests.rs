@@ -155,7 +155,7 @@ fn words_of_triples() {
         let (gaps, bodies, len) = items(random, true);
         let words: Words = std::array::from_fn(|i| match random.below(5) {
             0 => 1 << 31 | bodies[i / 2],
-            1 if ones != 0 => ones | 1 + gaps[i / 2],
+            1 if ones != 0 => ones | (1 + gaps[i / 2]),
             _ if i % 2 == 0 => 1 + gaps[i / 2],
             _ => 1 << 31 | bodies[i / 2],
         });

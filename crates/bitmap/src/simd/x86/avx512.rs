@@ -15,7 +15,9 @@ use crate::cast::{len32, low8, low16};
 use crate::chunk::{Bits, Ids16, WORDS, id_of};
 
 mod words;
-pub(in super::super) use words::{chunk_starts, group_ids, link_words, pair_words, run_ids, triple_words};
+pub(in super::super) use words::{
+    chunk_starts, group_ids, link_words, pair_words, run_ids, triple_words,
+};
 
 /// Ids in a register.
 const LANES: usize = 32;

@@ -3,8 +3,8 @@
 
 use std::arch::x86_64::*;
 
-use super::super::super::words::{Groups, Items, LinkRule, PairRule, TripleRule, Words};
-use crate::cast::{low8, low16};
+use super::super::super::words::{Groups, Items, LinkRule, PairRule, TripleRule};
+use crate::cast::low16;
 
 /// Numbers in a register.
 const LANES: usize = 16;
@@ -196,6 +196,16 @@ fn register(lanes: &[u32; LANES]) -> __m512i {
     unsafe { _mm512_loadu_epi32(lanes.as_ptr().cast()) }
 }
 
+/// The numbers in a register.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn lanes(register: __m512i) -> [u32; LANES] {
+    let mut lanes = [0; LANES];
+    // SAFETY: the array is as long as the register.
+    unsafe { _mm512_storeu_epi32(lanes.as_mut_ptr().cast(), register) };
+    lanes
+}
+
 /// The lanes of items that there are, of those from `at`.
 #[inline(always)]
 fn lanes_of(len: usize, at: usize) -> u16 {
@@ -235,7 +245,7 @@ pub(in super::super::super) fn pair_words<R: PairRule>(
     gaps: &Items,
     bodies: &Items,
     len: usize,
-    out: &mut Words,
+    out: &mut [u32],
 ) -> usize {
     let mut words = 0;
     for at in (0..len).step_by(LANES) {
@@ -257,21 +267,25 @@ pub(in super::super::super) fn link_words<R: LinkRule>(
     gaps: &Items,
     bodies: &Items,
     len: usize,
-    out: &mut Words,
+    out: &mut [u32],
 ) -> (usize, bool) {
     let mut words = 0;
     let mut open = u32::from(before.1);
-    let mut last = _mm512_set1_epi32(before.0.cast_signed());
+    let mut body_before = _mm512_set1_epi32(before.0.cast_signed());
+    let mut pair_before = _mm512_set1_epi32(R::pair(before.0).cast_signed());
     for at in (0..len).step_by(LANES) {
         let (gaps, bodies) = (sixteen(gaps, at), sixteen(bodies, at));
-        let body = register(&bodies);
-        let mut befores = [0; LANES];
-        // SAFETY: the array is as long as the register.
-        unsafe { _mm512_storeu_epi32(befores.as_mut_ptr().cast(), moved_up::<1>(body, last)) };
+        let mut pairs = [0; LANES];
+        for lane in 0..LANES {
+            pairs[lane] = R::pair(bodies[lane]);
+        }
+        let (body, pair) = (register(&bodies), register(&pairs));
+        let befores = lanes(moved_up::<1>(body, body_before));
+        let pairs_before = lanes(moved_up::<1>(pair, pair_before));
         let (mut joins_before, mut joins_own) = ([0; LANES], [0; LANES]);
         for lane in 0..LANES {
-            let (before, own) = R::joins(befores[lane], gaps[lane], bodies[lane]);
-            (joins_before[lane], joins_own[lane]) = (u32::from(before), u32::from(own));
+            joins_before[lane] = u32::from(R::joins(pairs_before[lane], gaps[lane]));
+            joins_own[lane] = u32::from(R::joins(pairs[lane], gaps[lane]));
         }
         let mask = |lanes: &[u32; LANES]| {
             let lanes = register(lanes);
@@ -282,19 +296,17 @@ pub(in super::super::super) fn link_words<R: LinkRule>(
         let made = !mask(&joins_own) & 0xFFFF;
         let (x, y) = (made | mask(&joins_before), made);
         let carries = (x + y + open) ^ x ^ y;
-        let opens_now = _mm512_maskz_set1_epi32(low16(carries), 1);
-        let mut opens = [0_u32; LANES];
-        // SAFETY: the array is as long as the register.
-        unsafe { _mm512_storeu_epi32(opens.as_mut_ptr().cast(), opens_now) };
+        let opens = lanes(_mm512_maskz_set1_epi32(low16(carries), 1));
         let (mut first, mut second) = ([0; LANES], [0; LANES]);
         for lane in 0..LANES {
+            let before = [befores[lane], pairs_before[lane]];
             [first[lane], second[lane]] =
-                R::words(befores[lane], opens[lane] != 0, gaps[lane], bodies[lane]);
+                R::words(before, opens[lane] != 0, gaps[lane], pairs[lane]);
         }
         let (first, second) = (register(&first), register(&second));
         words += store_pairs(first, second, lanes_of(len, at), &mut out[words..]);
         open = carries >> (len - at).min(LANES) & 1;
-        last = body;
+        (body_before, pair_before) = (body, pair);
     }
     (words, open != 0)
 }
@@ -328,19 +340,34 @@ const GREEDY: [[(u8, u8); 256]; 3] = {
 /// See [`words`](super::super::super::words).
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512vl,avx512vpopcntdq,bmi2,popcnt")]
 pub(in super::super::super) fn triple_words<R: TripleRule>(
-    words: &Words,
+    words: &[u32],
     len: usize,
-    out: &mut Words,
+    out: &mut [u32],
 ) -> (usize, usize) {
     let starts_end = len.saturating_sub(2);
     let (mut written, mut taken) = (0, 0_u8);
+    let digest = |words: &[u32; LANES]| {
+        let mut digests = [0; LANES];
+        for lane in 0..LANES {
+            digests[lane] = R::digest(words[lane]);
+        }
+        register(&digests)
+    };
+    let mut alone = sixteen(words, 0);
+    let mut digests = digest(&alone);
     for at in (0..starts_end).step_by(LANES) {
-        let [a, b, c] = [0, 1, 2].map(|by| sixteen(words, at + by));
+        let next = sixteen(words, at + LANES);
+        let next_digests = digest(&next);
+        let [a, b, c] = [
+            lanes(digests),
+            lanes(_mm512_alignr_epi32::<1>(next_digests, digests)),
+            lanes(_mm512_alignr_epi32::<2>(next_digests, digests)),
+        ];
         let mut triples = [0; LANES];
         for lane in 0..LANES {
             triples[lane] = R::triple([a[lane], b[lane], c[lane]]);
         }
-        let (alone, triples) = (register(&a), register(&triples));
+        let triples = register(&triples);
         let mask = lanes_of(starts_end, at);
         let could = _mm512_mask_test_epi32_mask(mask, triples, triples);
         let before = (1_u32 << taken) - 1;
@@ -348,15 +375,16 @@ pub(in super::super::super) fn triple_words<R: TripleRule>(
         let (high, after) = GREEDY[usize::from(after)][usize::from(could >> 8)];
         let starts = u32::from(low) | u32::from(high) << 8;
         let gone = starts << 1 | starts << 2 | before;
-        let merged = _mm512_mask_mov_epi32(alone, low16(starts), triples);
+        let merged = _mm512_mask_mov_epi32(register(&alone), low16(starts), triples);
         let kept = !low16(gone) & mask;
         store(merged, kept, &mut out[written..]);
         written += kept.count_ones() as usize;
-        taken = if starts_end - at >= LANES {
-            after
-        } else {
-            low8(gone >> (starts_end - at)).count_ones() as u8
+        // Places past the end cannot start a triple, so the last one that does is before it.
+        taken = match starts_end - at {
+            LANES.. => after,
+            end => [0, 1, 2, 2][(gone >> end & 0b11) as usize],
         };
+        (alone, digests) = (next, next_digests);
     }
     (written, len.min(2) - usize::from(taken))
 }
