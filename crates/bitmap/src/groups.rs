@@ -19,7 +19,7 @@ use crate::codec::triples::NEARLY_FULL_ROWS;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
 use crate::runs::run_len;
-use crate::simd::words::{BATCH, Items, ROOM, Words, group_ids, push_words};
+use crate::simd::words::{BATCH, Items, Len, ROOM, Words, group_ids, push_words};
 
 /// Fewer ids than this are added one by one.
 pub(crate) const BATCHED_FROM: usize = 12;
@@ -186,7 +186,7 @@ pub trait GroupSink {
     /// The same, one by one.
     #[inline(always)]
     fn each(&mut self, batch: &Batch) {
-        for (&gap, &payload) in batch.gaps.iter().zip(&batch.payloads).take(batch.len) {
+        for (&gap, &payload) in batch.gaps.iter().zip(&batch.payloads).take(batch.len.items) {
             if gap > 0 {
                 self.fill(false, gap);
             }
@@ -205,7 +205,7 @@ pub struct Batch {
     /// The literals.
     pub(crate) payloads: Items,
     /// How many there are.
-    pub(crate) len: usize,
+    pub(crate) len: Len,
     /// No gap is greater.
     pub(crate) gap_max: u32,
     /// No literal is nearly full.
@@ -221,7 +221,7 @@ thread_local! {
         RefCell::new(Batch {
             gaps: items,
             payloads: items,
-            len: 0,
+            len: Len { items: 0, is_plain: false },
             gap_max: 0,
             is_sparse: false,
             words: [words; 2],
@@ -362,10 +362,10 @@ impl<S: GroupSink> Grouper<S> {
             }
             gaps[0] = self.zeros;
             self.zeros = gaps[done];
-            batch.len = done;
+            let ids = ids.len() + self.payload.count_ones() as usize;
+            batch.len = Len::new(done, ids);
             batch.gap_max = found.gap_max.max(batch.gaps[0]);
             // A nearly full group has that many ids, the others one each at least.
-            let ids = ids.len() + self.payload.count_ones() as usize;
             batch.is_sparse = ids < found.len - 1 + NEARLY_FULL_ROWS as usize;
             self.sink.literals(batch);
         }

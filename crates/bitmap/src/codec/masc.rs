@@ -35,7 +35,7 @@ use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
 use crate::groups::{BATCHED_FROM, GROUP_ROWS, WordCompare, WordCount, WordTarget, words};
 use crate::runs::run_len;
-use crate::simd::words::{self, BATCH, Items, PairRule, ROOM, pair_words, run_ids};
+use crate::simd::words::{self, BATCH, Items, Len, PairRule, ROOM, pair_words, run_ids};
 
 const HOLDS_ONE: u32 = 1 << 30;
 const ONES: u32 = 0b11 << 30;
@@ -78,8 +78,8 @@ trait RunSink {
     fn zeros(&mut self, length: u64);
     fn ones(&mut self, length: u64);
     /// So many runs of ones, each with the zeros before it.
-    fn runs(&mut self, zeros: &Items, ones: &Items, len: usize, _: &mut words::Words) {
-        for (&zeros, &ones) in zeros.iter().zip(ones).take(len) {
+    fn runs(&mut self, zeros: &Items, ones: &Items, len: Len, _: &mut words::Words) {
+        for (&zeros, &ones) in zeros.iter().zip(ones).take(len.items) {
             if zeros > 0 {
                 self.zeros(zeros.into());
             }
@@ -137,7 +137,7 @@ impl<T: WordTarget> RunSink for Words<T> {
     }
 
     #[inline(always)]
-    fn runs(&mut self, zeros: &Items, ones: &Items, len: usize, words: &mut words::Words) {
+    fn runs(&mut self, zeros: &Items, ones: &Items, len: Len, words: &mut words::Words) {
         let len = pair_words::<Masc>(zeros, ones, len, words);
         self.target.words(&words[..len]);
     }
@@ -273,7 +273,7 @@ impl<S: RunSink> Joiner<S> {
         for (ones, (first, end)) in ones.iter_mut().zip(firsts_done.iter().zip(&ends_done[1..])) {
             *ones = end - first;
         }
-        self.sink.runs(zeros, ones, len - 2, words);
+        self.sink.runs(zeros, ones, Len::new(len - 2, ids.len()), words);
         self.at = ends[len - 2].into();
         self.open = (firsts[len - 1].into(), ends[len - 1].into());
     }

@@ -204,8 +204,8 @@ impl<T: WordTarget> GroupSink for Sink<T> {
             return self.each(batch);
         }
         let Batch { gaps, payloads, len, words: [words, _], .. } = batch;
-        let last = payloads[*len - 1];
-        let (len, open) = link_words::<PlwahPlus>(before, gaps, payloads, *len, words);
+        let last = payloads[len.items - 1];
+        let (len, open) = link_words::<PlwahPlus>(before, gaps, payloads, len.items, words);
         self.target.words(&words[..len]);
         self.open = Item::None;
         if open {

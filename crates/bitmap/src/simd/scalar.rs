@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use super::BitOp;
-use super::words::{Groups, Items, LinkRule, PairRule, TripleRule};
+use super::words::{Groups, Items, Len, LinkRule, PairRule, TripleRule};
 use crate::cast::{low16, low32};
 use crate::chunk::{Bits, Ids16, gallop, has_bit, id_of};
 
@@ -309,11 +309,11 @@ pub(super) fn push_halves(ids: &[u32], target: &mut Vec<u8>) {
 pub(super) fn pair_words<R: PairRule>(
     gaps: &Items,
     bodies: &Items,
-    len: usize,
+    len: Len,
     out: &mut [u32],
 ) -> usize {
     let mut words = 0;
-    for (&gap, &body) in gaps.iter().zip(bodies).take(len) {
+    for (&gap, &body) in gaps.iter().zip(bodies).take(len.items) {
         for word in R::words(gap, body) {
             out[words] = word;
             words += usize::from(word != 0);

@@ -19,6 +19,23 @@ pub(crate) type Items = [u32; ROOM];
 /// Room for the words of a batch: two an item, and a few that were held back.
 pub(crate) type Words = [u32; 2 * ROOM];
 
+/// How many items there are, and what to expect of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Len {
+    /// How many.
+    pub items: usize,
+    /// Hardly any of them has two words. Only the speed depends on it.
+    pub is_plain: bool,
+}
+
+impl Len {
+    /// The items that so many ids were gathered into, one an id but for few.
+    pub(crate) fn new(items: usize, ids: usize) -> Self {
+        const FEW: usize = 4;
+        Self { items, is_plain: ids < items + FEW }
+    }
+}
+
 /// What there is to know of the groups of a batch besides their payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Groups {
@@ -104,8 +121,7 @@ dispatch! {
     fn push_halves(ids: &[u32], target: &mut Vec<u8>) -> ();
     /// The words of the first `len` items, in order; how many there are. `out` has room for two
     /// an item and a register's worth, here and below.
-    fn pair_words<R: PairRule>(gaps: &Items, bodies: &Items, len: usize, out: &mut [u32])
-        -> usize;
+    fn pair_words<R: PairRule>(gaps: &Items, bodies: &Items, len: Len, out: &mut [u32]) -> usize;
     /// The words of the first `len` items, in order, `before` being the body before the first and
     /// whether it is open; how many there are, and whether the last body is open.
     fn link_words<R: LinkRule>(before: (u32, bool), gaps: &Items, bodies: &Items, len: usize,

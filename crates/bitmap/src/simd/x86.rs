@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::words::{Groups, Items, LinkRule, PairRule, TripleRule};
+use super::words::{Groups, Items, Len, LinkRule, PairRule, TripleRule};
 use super::{BitOp, scalar};
 use crate::chunk::{Bits, Ids16};
 
@@ -96,7 +96,7 @@ macro_rules! plain_loops {
 }
 
 pub(super) mod avx2 {
-    use super::{BitOp, Bits, Groups, Ids16, Items, scalar};
+    use super::{BitOp, Bits, Groups, Ids16, Items, Len, scalar};
     use super::{LinkRule, PairRule, TripleRule};
 
     plain_loops! { "avx2,bmi1,bmi2,popcnt" }
@@ -119,7 +119,7 @@ pub(super) mod avx2 {
             = scalar::run_ids(ids, firsts, ends);
         chunk_starts(ids: &[u32], before: u32, keys: &mut Items, starts: &mut Items) -> usize
             = scalar::chunk_starts(ids, before, keys, starts);
-        pair_words<R: PairRule>(gaps: &Items, bodies: &Items, len: usize, out: &mut [u32])
+        pair_words<R: PairRule>(gaps: &Items, bodies: &Items, len: Len, out: &mut [u32])
             -> usize = scalar::pair_words::<R>(gaps, bodies, len, out);
         link_words<R: LinkRule>(before: (u32, bool), gaps: &Items, bodies: &Items, len: usize,
             out: &mut [u32]) -> (usize, bool)

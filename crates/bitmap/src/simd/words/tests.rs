@@ -120,8 +120,10 @@ fn chunks_of_ids() {
 fn words_of_pairs() {
     fn check<R: PairRule>(random: &mut Random, payloads: bool) {
         let (gaps, bodies, len) = items(random, payloads);
+        let is_plain = random.below(2) == 0;
         compare!(level => {
             let mut out = [0; 2 * ROOM];
+            let len = Len { items: len, is_plain };
             let words = level::pair_words::<R>(&gaps, &bodies, len, &mut out);
             out[..words].to_vec()
         }, (&gaps[..len], &bodies[..len]));

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::super::words::{Groups, Items, LinkRule, PairRule, TripleRule};
+use super::super::super::words::{Groups, Items, Len, LinkRule, PairRule, TripleRule};
 use crate::cast::low16;
 
 /// Numbers in a register.
@@ -67,6 +67,23 @@ pub(in super::super::super) fn group_ids(
     gaps: &mut Items,
     payloads: &mut Items,
 ) -> Groups {
+    // So far apart that a register's worth of ids hardly ever has two of a group.
+    const SPARSE_GAP: usize = 31 * 64;
+    let span = ids.last().copied().unwrap_or(0) - ids.first().copied().unwrap_or(0);
+    match span as usize > SPARSE_GAP * ids.len() {
+        true => group_ids_of::<true>(ids, payload, gaps, payloads),
+        false => group_ids_of::<false>(ids, payload, gaps, payloads),
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,popcnt")]
+fn group_ids_of<const SPARSE: bool>(
+    ids: &[u32],
+    payload: u32,
+    gaps: &mut Items,
+    payloads: &mut Items,
+) -> Groups {
     let (none, one) = (_mm512_set1_epi32(-1), _mm512_set1_epi32(1));
     let first_row = _mm512_set1_epi32(1 << 30);
     let full = _mm512_set1_epi32(i32::MAX);
@@ -86,7 +103,7 @@ pub(in super::super::super) fn group_ids(
         let gap = _mm512_sub_epi32(_mm512_sub_epi32(group, above), one);
         // A lane joins the lane before it if they have the same group.
         let joins = _mm512_mask_cmpeq_epi32_mask(mask, group, above);
-        if joins == 0 {
+        if SPARSE && joins == 0 {
             // Sixteen groups of one id each, or fewer at the end.
             gap_max = _mm512_mask_max_epu32(gap_max, mask, gap_max, gap);
             put(gap, &mut gaps[started..]);
@@ -216,14 +233,21 @@ fn lanes_of(len: usize, at: usize) -> u16 {
 /// returns how many there are.
 #[inline]
 #[target_feature(enable = "avx512f,popcnt")]
-fn store_pairs(first: __m512i, second: __m512i, mask: u16, out: &mut [u32]) -> usize {
-    let has_first = _mm512_mask_test_epi32_mask(mask, first, first);
-    let has_second = _mm512_mask_test_epi32_mask(mask, second, second);
-    if has_first & has_second == 0 {
-        // One word an item at most: no turns to take.
-        let word = _mm512_mask_mov_epi32(first, has_second, second);
-        store(word, has_first | has_second, out);
-        return (has_first | has_second).count_ones() as usize;
+fn store_pairs<const PLAIN: bool>(
+    first: __m512i,
+    second: __m512i,
+    mask: u16,
+    out: &mut [u32],
+) -> usize {
+    if PLAIN {
+        let has_first = _mm512_mask_test_epi32_mask(mask, first, first);
+        let has_second = _mm512_mask_test_epi32_mask(mask, second, second);
+        if has_first & has_second == 0 {
+            // One word an item at most: no turns to take.
+            let word = _mm512_mask_mov_epi32(first, has_second, second);
+            store(word, has_first | has_second, out);
+            return (has_first | has_second).count_ones() as usize;
+        }
     }
     let first = _mm512_maskz_mov_epi32(mask, first);
     let second = _mm512_maskz_mov_epi32(mask, second);
@@ -244,6 +268,21 @@ fn store_pairs(first: __m512i, second: __m512i, mask: u16, out: &mut [u32]) -> u
 pub(in super::super::super) fn pair_words<R: PairRule>(
     gaps: &Items,
     bodies: &Items,
+    len: Len,
+    out: &mut [u32],
+) -> usize {
+    // Compiled for each case: a branch that goes one way is free, one that goes both ways is not.
+    match len.is_plain {
+        true => pair_words_of::<R, true>(gaps, bodies, len.items, out),
+        false => pair_words_of::<R, false>(gaps, bodies, len.items, out),
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512vl,avx512vpopcntdq,bmi2,popcnt")]
+fn pair_words_of<R: PairRule, const PLAIN: bool>(
+    gaps: &Items,
+    bodies: &Items,
     len: usize,
     out: &mut [u32],
 ) -> usize {
@@ -255,7 +294,7 @@ pub(in super::super::super) fn pair_words<R: PairRule>(
             [first[lane], second[lane]] = R::words(gaps[lane], bodies[lane]);
         }
         let (first, second) = (register(&first), register(&second));
-        words += store_pairs(first, second, lanes_of(len, at), &mut out[words..]);
+        words += store_pairs::<PLAIN>(first, second, lanes_of(len, at), &mut out[words..]);
     }
     words
 }
@@ -304,7 +343,7 @@ pub(in super::super::super) fn link_words<R: LinkRule>(
                 R::words(before, opens[lane] != 0, gaps[lane], pairs[lane]);
         }
         let (first, second) = (register(&first), register(&second));
-        words += store_pairs(first, second, lanes_of(len, at), &mut out[words..]);
+        words += store_pairs::<false>(first, second, lanes_of(len, at), &mut out[words..]);
         open = carries >> (len - at).min(LANES) & 1;
         (body_before, pair_before) = (body, pair);
     }
