@@ -3,6 +3,7 @@
 mod build;
 mod build_memory;
 mod codecs;
+mod open;
 
 use clap::Parser;
 
@@ -15,6 +16,8 @@ enum Command {
     Build(build::Args),
     /// Building many large columns, one at a time, and the memory that takes.
     BuildMemory(build_memory::Args),
+    /// Opening and searching a large index file.
+    Open(open::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -22,5 +25,6 @@ fn main() -> anyhow::Result<()> {
         Command::Codecs(args) => codecs::run(&args),
         Command::Build(args) => build::run(&args),
         Command::BuildMemory(args) => build_memory::run(&args),
+        Command::Open(args) => open::run(&args),
     }
 }
