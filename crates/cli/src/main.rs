@@ -11,9 +11,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use tapdex_engine::IndexError;
 
 /// Bad usage or bad input: trying again with the same words will not help.
 const EXIT_USAGE: u8 = 2;
+/// A file is not what was written: damaged, cut off, or another kind of file.
+const EXIT_DAMAGED: u8 = 3;
 /// Something could not be read or written.
 const EXIT_IO: u8 = 4;
 
@@ -22,14 +25,18 @@ const BUFFER_BYTES: usize = 1 << 16;
 
 /// The index on a network tap: search days of packets in milliseconds.
 ///
-/// For now there are the codecs of its bitmap index, to try out, look at and compare:
+/// For now there is its index on tables of numbers, and there are the codecs of its bitmaps, to try
+/// out, look at and compare. Recording and searching packets are to come.
 ///
-///     tapdex codec list
+///     printf 'src,port\n10.0.0.1,443\n10.0.0.2,53\n' > flows.csv
+///     tapdex index-file build flows.csv -o flows.tdx --force
+///     tapdex index-file get flows.tdx port=53
 ///     tapdex codec sample --density 0.01 | tapdex codec stats
 ///     tapdex help codec encode
 ///
-/// Exits with 0 when done, 2 after bad usage or bad input, and 4 when something could not be read
-/// or written. A reader that stops early, such as head, is no error.
+/// Exits with 0 when done, 2 after bad usage or bad input, 3 when a file is damaged, 4 when
+/// something could not be read or written, and 130 after Ctrl-C. A reader that stops early, such as
+/// head, is no error.
 #[derive(Debug, clap::Parser)]
 #[command(name = "tapdex", version, verbatim_doc_comment)]
 struct Cli {
@@ -40,6 +47,7 @@ struct Cli {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Codec(cmd::codec::Args),
+    IndexFile(cmd::index_file::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +59,7 @@ fn main() -> ExitCode {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let result = match &cli.command {
         Command::Codec(args) => cmd::codec::run(args, &mut input, &mut out),
+        Command::IndexFile(args) => cmd::index_file::run(args, &mut input, &mut out),
     };
     // Also after an error: what was found until then is worth having.
     let flushed = out.flush().context(cmd::CANNOT_WRITE);
@@ -84,5 +93,23 @@ fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     cmd::note(&format!("{error:#}"));
-    ExitCode::from(if io_error.is_some() { EXIT_IO } else { EXIT_USAGE })
+    ExitCode::from(if io_error.is_some() { EXIT_IO } else { exit_code(error) })
+}
+
+/// The exit code of an error in which the system had no part.
+fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.is::<cmd::Damaged>() {
+        return EXIT_DAMAGED;
+    }
+    match error.chain().find_map(|cause| cause.downcast_ref::<IndexError>()) {
+        None => EXIT_USAGE,
+        Some(IndexError::Busy { .. }) => EXIT_IO,
+        Some(
+            IndexError::UnknownField { .. }
+            | IndexError::TooLarge { .. }
+            | IndexError::BadSchema { .. }
+            | IndexError::BadInput { .. },
+        ) => EXIT_USAGE,
+        Some(_) => EXIT_DAMAGED,
+    }
 }

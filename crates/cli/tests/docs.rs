@@ -1,7 +1,8 @@
 //! The commands in the pages, run as they stand there.
 //!
 //! A `console` block holds lines that start with `$ ` and, after each, what the command prints. A
-//! command that ends in `|` goes on in the next line, which starts with `> `.
+//! command that ends in `|` goes on in the next line, which starts with `> `. The commands of a
+//! page run one after the other in a folder of their own.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -64,14 +65,14 @@ fn blocks(text: &str) -> Vec<Vec<Example>> {
 }
 
 /// Says what is wrong with an example; nothing if it prints what the page says.
-fn check(page: &Path, example: &Example) -> Option<String> {
+fn check(page: &Path, folder: &Path, example: &Example) -> Option<String> {
     let tapdex = Path::new(env!("CARGO_BIN_EXE_tapdex"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = [tapdex.parent().unwrap().to_owned()];
     let path = std::env::join_paths(folders.into_iter().chain(std::env::split_paths(&path)));
     let output = Command::new("sh")
         .args(["-c", &example.command])
-        .current_dir(root())
+        .current_dir(folder)
         .env("PATH", path.unwrap())
         .output()
         .unwrap();
@@ -98,7 +99,9 @@ fn check_all(pages: &[PathBuf]) -> usize {
         let text = std::fs::read_to_string(page).unwrap();
         let blocks = blocks(&text);
         count += blocks.len();
-        wrong.extend(blocks.iter().flatten().filter_map(|example| check(page, example)));
+        let folder = tempfile::tempdir().unwrap();
+        let examples = blocks.iter().flatten();
+        wrong.extend(examples.filter_map(|example| check(page, folder.path(), example)));
     }
     assert!(wrong.is_empty(), "{} examples differ:\n\n{}", wrong.len(), wrong.join("\n"));
     count

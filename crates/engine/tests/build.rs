@@ -1,5 +1,7 @@
 //! The builder against plain code that sorts nothing: one list of rows a value.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use proptest::prelude::*;
 use tapdex_bitmap::sample::Random;
 use tapdex_bitmap::{Codec, testing};

@@ -39,7 +39,8 @@ pub(crate) fn dirty(nearly_full: bool, place: u32, byte: u32) -> u32 {
 /// What a rule has to know of a word, in the fields of a number:
 ///
 /// ```text
-/// [7: 0][1: fill value][8: groups][3: 0][1: nearly full][1: dirty][1: short fill][2: place][8: byte]
+/// [7: 0][1: fill value][8: groups]
+/// [3: 0][1: nearly full][1: dirty][1: short fill][2: place][8: byte]
 /// ```
 ///
 /// A *dirty* literal has one byte that is neither all zeros nor, if it is nearly full, all ones. A

@@ -1,13 +1,14 @@
 //! `tapdex codec`: the codecs by hand, from ids to bytes and back.
 
 mod explain;
-mod form;
-mod ids;
+pub(super) mod form;
+pub(super) mod ids;
 mod sample;
 mod stats;
 mod words;
 
 use std::io::{BufRead, Write};
+use std::str::FromStr;
 
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -61,7 +62,7 @@ enum Command {
 #[command(verbatim_doc_comment)]
 struct EncodeArgs {
     /// Codec to write; auto takes the smallest and names it on standard error.
-    #[arg(long, value_name = "NAME", value_parser = choice_parser())]
+    #[arg(long, value_name = "NAME", value_parser = choice_parser(AUTO_HELP))]
     codec: Choice,
     /// Number of rows, up to 4294967295; all ids are below it.
     #[arg(long, value_name = "N")]
@@ -102,10 +103,23 @@ struct DecodeArgs {
 
 /// A codec that was asked for, or the wish for the smallest.
 #[derive(Debug, Clone, Copy)]
-enum Choice {
+pub(super) enum Choice {
     Auto,
     One(Codec),
 }
+
+impl FromStr for Choice {
+    type Err = UnknownCodec;
+
+    fn from_str(name: &str) -> Result<Self, UnknownCodec> {
+        match name {
+            "auto" => Ok(Choice::Auto),
+            name => name.parse().map(Choice::One),
+        }
+    }
+}
+
+const AUTO_HELP: &str = "whichever of them is smallest";
 
 fn possible_value(codec: Codec) -> PossibleValue {
     PossibleValue::new(codec.name()).help(codec.summary())
@@ -116,13 +130,10 @@ fn codec_parser() -> impl TypedValueParser<Value = Codec> {
     PossibleValuesParser::new(ALL_CODECS.map(possible_value)).try_map(|name| name.parse::<Codec>())
 }
 
-fn choice_parser() -> impl TypedValueParser<Value = Choice> {
-    let auto = PossibleValue::new("auto").help("whichever of them is smallest");
+pub(super) fn choice_parser(auto_help: &'static str) -> impl TypedValueParser<Value = Choice> {
+    let auto = PossibleValue::new("auto").help(auto_help);
     let values = ALL_CODECS.map(possible_value).into_iter().chain([auto]);
-    PossibleValuesParser::new(values).try_map(|name| match name.as_str() {
-        "auto" => Ok::<_, UnknownCodec>(Choice::Auto),
-        name => name.parse().map(Choice::One),
-    })
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Choice>())
 }
 
 /// Runs the command; `out` is standard output, or a buffer in tests.
@@ -214,12 +225,4 @@ impl<'i> Lines<'i> {
         self.number += 1;
         Ok((len > 0).then_some((self.number, &self.line)))
     }
-}
-
-/// Text of the input for a message: fit for a terminal and not too long.
-fn shown(text: &[u8]) -> String {
-    const SHOWN_BYTES_MAX: usize = 40;
-    let start = &text[..text.len().min(SHOWN_BYTES_MAX)];
-    let dots = if start.len() < text.len() { ".." } else { "" };
-    format!("{}{dots}", String::from_utf8_lossy(start).escape_debug())
 }

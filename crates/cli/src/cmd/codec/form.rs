@@ -17,7 +17,7 @@ pub(super) struct Options {
     windowed: bool,
 }
 
-fn parse_width(text: &str) -> Result<Width, &'static str> {
+pub(in crate::cmd) fn parse_width(text: &str) -> Result<Width, &'static str> {
     text.parse().ok().and_then(Width::new).ok_or("expected a whole number from 7 to 29")
 }
 

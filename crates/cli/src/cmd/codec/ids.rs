@@ -5,7 +5,8 @@ use std::io::{self, BufRead, Write};
 use anyhow::{Context, bail};
 use tapdex_bitmap::Chunks;
 
-use super::{Lines, shown};
+use super::Lines;
+use crate::cmd::shown;
 
 /// Reads ascending ids and ranges, all below `rows` or, without it, below 2^32 - 1.
 pub(super) fn read(input: &mut dyn BufRead, rows: Option<u32>) -> anyhow::Result<Vec<u32>> {
@@ -72,7 +73,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// Writes ascending ids as maximal ranges.
-pub(super) fn write(ids: &[u32], out: &mut dyn Write) -> io::Result<()> {
+pub(in crate::cmd) fn write(ids: &[u32], out: &mut dyn Write) -> io::Result<()> {
     for run in ids.chunk_by(|a, b| b - a == 1) {
         if let (Some(&first), Some(&last)) = (run.first(), run.last()) {
             write_range(first, last, out)?;

@@ -4,7 +4,8 @@ use std::io::{self, BufRead, Write};
 
 use anyhow::bail;
 
-use super::{Lines, shown};
+use super::Lines;
+use crate::cmd::shown;
 
 /// Writes a word a line, and what is left after the last whole word as a shorter one.
 pub(super) fn write(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {

@@ -1,0 +1,134 @@
+//! `tapdex index-file get`: which rows meet some conditions?
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use tapdex_bitmap::{Chunks, intersection, union};
+use tapdex_engine::IndexError;
+use tapdex_engine::index::{Index, Packed, Rows};
+
+use super::condition::Condition;
+use crate::cmd::codec::ids;
+use crate::cmd::{CANNOT_WRITE, Damaged, note};
+
+/// List the rows of an index file that meet conditions.
+///
+/// Prints row numbers, counted from 0 in the order of the table that the file was built from:
+///
+///     tapdex index-file get flows.tdx port=443
+///     tapdex index-file get flows.tdx 'src=10.0.0.0/8' 'port!=53' --count
+///     tapdex index-file get flows.tdx port=53,1000..2000 src=10.0.0.1,0x0A000002 --any --ranges
+///
+/// A condition is FIELD=VALUES, or FIELD!=VALUES for all other rows. Values have commas between
+/// them, and each is a number or an address, as for build, or two of them with .. between them for
+/// all from the first to the last, or one with /N behind it for all that start with the same N
+/// bits. A row has to meet all conditions, or one of them with --any.
+///
+/// How many rows there are, and how long it took to find them, is said on standard error. Rows that
+/// are printed take 4 bytes of memory each.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// Index file.
+    #[arg(value_name = "INDEX")]
+    path: PathBuf,
+    /// What the rows have to meet.
+    #[arg(value_name = "CONDITION", required = true)]
+    conditions: Vec<String>,
+    /// List rows that meet one of the conditions, not only those that meet all.
+    #[arg(long)]
+    any: bool,
+    /// Print how many rows there are, and not which.
+    #[arg(long, conflicts_with_all = ["ranges", "times"])]
+    count: bool,
+    /// Print rows that follow each other as ranges, such as 44-80.
+    #[arg(long, conflicts_with = "times")]
+    ranges: bool,
+    /// Print the time of each row behind it, after a tab.
+    #[arg(long)]
+    times: bool,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let index = Index::open(&args.path)?;
+    let in_file = || format!("cannot read {}", args.path.display());
+    let times = match args.times {
+        true => index.times().with_context(in_file)?,
+        false => None,
+    };
+    if args.times && times.is_none() {
+        bail!("--times: {} has no times; build it with --time", args.path.display());
+    }
+    let conditions = args.conditions.iter().map(|text| Condition::parse(&index, text));
+    let conditions = conditions.collect::<anyhow::Result<Vec<_>>>()?;
+    let rows = join(&conditions, args.any, index.rows()).with_context(in_file)?;
+    let (count, found) = match args.count {
+        true => (rows.count(), Vec::new()),
+        false => {
+            let found = records(&index, rows).with_context(in_file)?;
+            (found.len() as u64, found)
+        }
+    };
+    let taken = start.elapsed();
+    match (args.count, &times) {
+        (true, _) => writeln!(out, "{count}").context(CANNOT_WRITE)?,
+        (_, Some(times)) => write_times(&found, times, &in_file, out)?,
+        _ if args.ranges => ids::write(&found, out).context(CANNOT_WRITE)?,
+        _ => write_rows(&found, out).context(CANNOT_WRITE)?,
+    }
+    out.flush().context(CANNOT_WRITE)?;
+    let milliseconds = 1e3 * taken.as_secs_f64();
+    note(&format!("matched {count} of {} rows in {milliseconds:.2} ms", index.rows()));
+    Ok(())
+}
+
+/// The rows that meet all conditions, or any of them.
+fn join<'i>(conditions: &[Condition<'i>], any: bool, rows: u32) -> Result<Rows<'i>, IndexError> {
+    let parts = conditions.iter().map(|condition| condition.rows(rows));
+    let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
+    Ok(match parts.len() {
+        1 => parts.remove(0),
+        _ if any => Box::new(union(parts)),
+        _ => Box::new(intersection(parts)),
+    })
+}
+
+/// The records that rows stand for, ascending.
+fn records(index: &Index, rows: Rows<'_>) -> anyhow::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    rows.push_ids(&mut found);
+    if let Some(map) = index.row_map()? {
+        for row in &mut found {
+            let record = map.get(*row)?;
+            let Some(known) = u32::try_from(record).ok().filter(|&known| known < index.rows())
+            else {
+                let what = format!("row {row} stands for record {record}, which there is not");
+                return Err(Damaged(what).into());
+            };
+            *row = known;
+        }
+        found.sort_unstable();
+    }
+    Ok(found)
+}
+
+/// Writes a number a line.
+fn write_rows(rows: &[u32], out: &mut dyn Write) -> io::Result<()> {
+    rows.iter().try_for_each(|row| writeln!(out, "{row}"))
+}
+
+fn write_times(
+    rows: &[u32],
+    times: &Packed<'_>,
+    in_file: &dyn Fn() -> String,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    for &row in rows {
+        let time = times.get(row).with_context(in_file)?;
+        writeln!(out, "{row}\t{time}").context(CANNOT_WRITE)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! `tapdex index-file info`: what a file holds, and what takes how many bytes.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use tapdex_engine::IndexError;
+use tapdex_engine::index::{
+    FORMAT_VERSION, FORMAT_VERSION_OLDEST, Field, Index, RowOrder, SectionKind,
+};
+
+use super::json;
+use crate::cmd::CANNOT_WRITE;
+use crate::cmd::table::{self, Align};
+
+// Which version a file has need not be asked as long as there is one.
+const _: () = assert!(FORMAT_VERSION == FORMAT_VERSION_OLDEST);
+
+/// Show what an index file holds, and what takes how many bytes.
+///
+/// The first table has a line for each field and, below it, one for each of its columns, from the
+/// most significant digit on. The second has what the whole file is made of; rest is what neither
+/// belongs to a column nor is a list of rows or times: schema, checksums, directory, padding.
+///
+///     tapdex index-file info flows.tdx
+///     tapdex index-file info flows.tdx --json
+///
+/// With --json there is an object for the file, then one for each field, for each column, and for
+/// each kind of section, each on a line.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// Index file.
+    #[arg(value_name = "INDEX")]
+    path: PathBuf,
+    /// Print a JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A column's place and size.
+struct ColumnInfo<'a> {
+    field: &'a Field,
+    digit: usize,
+    keys: u64,
+    bytes: u64,
+}
+
+/// What is to be said about a file.
+struct Info<'a> {
+    index: &'a Index,
+    /// The first and the last time.
+    times: Option<(u64, u64)>,
+    columns: Vec<ColumnInfo<'a>>,
+    /// Bytes of each kind of section, and of all else.
+    sections: Vec<(&'static str, u64)>,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let index = Index::open(&args.path)?;
+    let info = Info::new(&index)?;
+    let written = if args.json { info.write_json(out) } else { info.write_tables(out) };
+    written.context(CANNOT_WRITE)
+}
+
+impl<'a> Info<'a> {
+    fn new(index: &'a Index) -> Result<Self, IndexError> {
+        let mut columns = Vec::new();
+        for field in &index.schema().fields {
+            let digits = 0..field.columns.len();
+            columns.extend(digits.map(|digit| ColumnInfo { field, digit, keys: 0, bytes: 0 }));
+        }
+        let kinds = [
+            SectionKind::Keys,
+            SectionKind::Offsets,
+            SectionKind::Bitmaps,
+            SectionKind::RowMap,
+            SectionKind::Times,
+        ];
+        let mut bytes_of = kinds.map(|kind| (kind.name(), 0));
+        let mut rest = index.len_bytes();
+        for section in index.sections() {
+            if let Some(column) = section.column.and_then(|column| columns.get_mut(column)) {
+                column.bytes += section.len_bytes;
+                if section.kind == Some(SectionKind::Keys) {
+                    column.keys = section.len_bytes / 2;
+                }
+            }
+            if let Some(kind) = kinds.iter().position(|&kind| section.kind == Some(kind)) {
+                bytes_of[kind].1 += section.len_bytes;
+                rest -= section.len_bytes;
+            }
+        }
+        let mut sections = bytes_of.to_vec();
+        sections.push(("rest", rest));
+        Ok(Self { index, times: times(index)?, columns, sections })
+    }
+
+    /// The columns, field by field.
+    fn fields(&self) -> impl Iterator<Item = &[ColumnInfo<'a>]> {
+        self.columns.chunk_by(|_, next| next.digit > 0)
+    }
+
+    fn order(&self) -> &'static str {
+        match self.index.row_order() {
+            RowOrder::Arrival => "arrival",
+            RowOrder::Sorted => "sorted",
+        }
+    }
+
+    fn bytes_a_row(&self, bytes: u64) -> Option<String> {
+        let rows = self.index.rows();
+        (rows > 0).then(|| format!("{:.3}", bytes as f64 / f64::from(rows)))
+    }
+
+    fn percent(&self, bytes: u64) -> String {
+        format!("{:.1}", 100.0 * bytes as f64 / self.index.len_bytes() as f64)
+    }
+
+    fn write_tables(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (rows, order) = (self.index.rows(), self.order());
+        writeln!(out, "rows {rows}, order {order}, format version {FORMAT_VERSION}")?;
+        if let Some((first, last)) = self.times {
+            writeln!(out, "times {first} to {last}")?;
+        }
+        writeln!(out)?;
+        let numbers = |bytes| {
+            let a_row = self.bytes_a_row(bytes).unwrap_or("-".to_owned());
+            [bytes.to_string(), a_row, self.percent(bytes)]
+        };
+        let mut lines: Vec<Vec<String>> = Vec::new();
+        let column_line = |name: String, column: &ColumnInfo<'_>| {
+            let spec = column.field.columns[column.digit];
+            let codec = match spec.codec.parameter() {
+                0 => spec.codec.to_string(),
+                w => format!("{} w {w}", spec.codec),
+            };
+            let line = [name, spec.width.bits().to_string(), codec, column.keys.to_string()];
+            line.into_iter().chain(numbers(column.bytes)).collect()
+        };
+        for columns in self.fields() {
+            let name = shown_whole(&columns[0].field.name);
+            if let [only] = columns {
+                lines.push(column_line(name, only));
+                continue;
+            }
+            let bytes = columns.iter().map(|column| column.bytes).sum();
+            let head = [name, columns[0].field.bits().to_string(), String::new(), String::new()];
+            lines.push(head.into_iter().chain(numbers(bytes)).collect());
+            let digits = columns.iter().map(|c| column_line(format!("  digit {}", c.digit), c));
+            lines.extend(digits);
+        }
+        let headings = [
+            ("field", Align::Left),
+            ("bits", Align::Right),
+            ("codec", Align::Left),
+            ("keys", Align::Right),
+            ("bytes", Align::Right),
+            ("bytes a row", Align::Right),
+            ("percent", Align::Right),
+        ];
+        table::write(out, &headings, || lines.iter().cloned())?;
+        writeln!(out)?;
+        let total = ("total", self.index.len_bytes());
+        let line = |&(name, bytes): &(&str, u64)| {
+            [name.to_owned()].into_iter().chain(numbers(bytes)).collect()
+        };
+        let lines: Vec<Vec<String>> = self.sections.iter().chain([&total]).map(line).collect();
+        let headings = [
+            ("section", Align::Left),
+            ("bytes", Align::Right),
+            ("bytes a row", Align::Right),
+            ("percent", Align::Right),
+        ];
+        table::write(out, &headings, || lines.iter().cloned())
+    }
+
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (rows, order, bytes) = (self.index.rows(), self.order(), self.index.len_bytes());
+        let times = match self.times {
+            Some((first, last)) => format!(r#"{{"first":{first},"last":{last}}}"#),
+            None => "null".to_owned(),
+        };
+        write!(out, r#"{{"rows":{rows},"order":"{order}","version":{FORMAT_VERSION},"#)?;
+        writeln!(out, r#""bytes":{bytes},"times":{times}}}"#)?;
+        let sizes = |bytes| {
+            let a_row = self.bytes_a_row(bytes).unwrap_or("null".to_owned());
+            let percent = self.percent(bytes);
+            format!(r#""bytes":{bytes},"bytes_per_row":{a_row},"percent":{percent}"#)
+        };
+        for columns in self.fields() {
+            let field = columns[0].field;
+            let (name, bits) = (json::string(&field.name), field.bits());
+            let bytes = columns.iter().map(|column| column.bytes).sum();
+            let sizes = sizes(bytes);
+            let len = columns.len();
+            writeln!(out, r#"{{"field":{name},"bits":{bits},"columns":{len},{sizes}}}"#)?;
+        }
+        for column in &self.columns {
+            let (name, digit, keys) = (json::string(&column.field.name), column.digit, column.keys);
+            let spec = column.field.columns[digit];
+            let (bits, codec, w) = (spec.width.bits(), spec.codec, spec.codec.parameter());
+            let w = if w == 0 { "null".to_owned() } else { w.to_string() };
+            write!(out, r#"{{"field":{name},"digit":{digit},"bits":{bits},"codec":"{codec}","#)?;
+            writeln!(out, r#""w":{w},"keys":{keys},{}}}"#, sizes(column.bytes))?;
+        }
+        for &(name, bytes) in &self.sections {
+            writeln!(out, r#"{{"section":"{name}",{}}}"#, sizes(bytes))?;
+        }
+        Ok(())
+    }
+}
+
+/// A name in full, fit for a terminal.
+fn shown_whole(name: &str) -> String {
+    name.escape_debug().to_string()
+}
+
+/// The first and the last time, if there are any.
+fn times(index: &Index) -> Result<Option<(u64, u64)>, IndexError> {
+    let Some(times) = index.times()?.filter(|times| !times.is_empty()) else {
+        return Ok(None);
+    };
+    if times.is_ascending() {
+        return Ok(Some((times.get(0)?, times.get(times.len() - 1)?)));
+    }
+    let mut range = (u64::MAX, 0);
+    for time in times.iter() {
+        let time = time?;
+        range = (range.0.min(time), range.1.max(time));
+    }
+    Ok(Some(range))
+}

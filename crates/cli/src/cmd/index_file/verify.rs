@@ -1,0 +1,64 @@
+//! `tapdex index-file verify`: is every byte as it was written?
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use tapdex_engine::IndexError;
+use tapdex_engine::index::Index;
+
+use crate::cmd::progress::Progress;
+use crate::cmd::{CANNOT_WRITE, Damaged};
+
+/// Read a whole index file and list what is wrong with it.
+///
+/// Checks all checksums, that keys and offsets ascend, that each bitmap is one, that the bitmaps of
+/// a column have each row once, and that row map and times are complete:
+///
+///     tapdex index-file verify flows.tdx
+///
+/// Prints a problem a line, at most a hundred of them, and exits with 3 if there is any. A damaged
+/// file cannot be mended; build it again.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// Index file.
+    #[arg(value_name = "INDEX")]
+    path: PathBuf,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let index = Index::open(&args.path)?;
+    let mut progress = Progress::new();
+    let (mut done, total) = (0, index.len_bytes());
+    let verified = index.verify(&mut |section| {
+        done += section.len_bytes;
+        progress.show(|_| format!("{:.0} % read", 100.0 * done as f64 / total.max(1) as f64));
+    })?;
+    drop(progress);
+    for problem in &verified.problems {
+        writeln!(out, "{}", chain(problem)).context(CANNOT_WRITE)?;
+    }
+    if verified.problems_more > 0 {
+        writeln!(out, "{} more", verified.problems_more).context(CANNOT_WRITE)?;
+    }
+    if verified.is_sound() {
+        let (sections, bitmaps) = (verified.sections, verified.bitmaps);
+        return writeln!(out, "sound: {sections} sections, {bitmaps} bitmaps, {total} bytes")
+            .context(CANNOT_WRITE);
+    }
+    let count = verified.problems.len() as u64 + verified.problems_more;
+    let problems = if count == 1 { "1 problem".to_owned() } else { format!("{count} problems") };
+    Err(Damaged(format!("{} is damaged: {problems}", args.path.display())).into())
+}
+
+/// An error and what led to it, on one line.
+fn chain(error: &IndexError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        text.push_str(&format!(": {error}"));
+        source = error.source();
+    }
+    text
+}
