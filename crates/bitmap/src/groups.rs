@@ -198,20 +198,23 @@ pub trait GroupSink {
 }
 
 /// A batch of literals, and room for the words that they become.
+///
+/// Its arrays start at cache lines, so that a register's worth seldom lies on two of them.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Batch {
     /// The number of empty groups before each literal.
     pub(crate) gaps: Items,
     /// The literals.
     pub(crate) payloads: Items,
-    /// How many there are.
+    /// Room for words.
+    pub(crate) words: [Words; 2],
+    /// How many literals there are.
     pub(crate) len: Len,
     /// No gap is greater.
     pub(crate) gap_max: u32,
     /// No literal is nearly full.
     pub(crate) is_sparse: bool,
-    /// Room for words.
-    pub(crate) words: [Words; 2],
 }
 
 thread_local! {
@@ -221,10 +224,10 @@ thread_local! {
         RefCell::new(Batch {
             gaps: items,
             payloads: items,
+            words: [words; 2],
             len: Len { items: 0, is_plain: false },
             gap_max: 0,
             is_sparse: false,
-            words: [words; 2],
         })
     };
 }
