@@ -61,6 +61,9 @@ impl Width {
 
 const HEADER_BYTES: usize = 4;
 
+/// Chunks of at most this width are cleared many at a time.
+const SMALL_MAX: u8 = 10;
+
 /// See the [module](self).
 #[derive(Debug, Clone, Copy)]
 pub struct Hipes(pub Width);
@@ -98,8 +101,41 @@ impl HipesEncoder<'_> {
     }
 }
 
+impl HipesEncoder<'_> {
+    /// Adds ids of small chunks: room for a chunk an id is cleared for many ids at once, and what
+    /// they do not need is given back.
+    fn ids_of_small_chunks(&mut self, ids: &[u32]) {
+        const BATCH: usize = 64;
+        let (width, size) = (self.width.0, self.width.chunk_bytes());
+        for ids in ids.chunks(BATCH) {
+            // The chunk at hand comes first, or the room for it if there is none.
+            let (mut open, first) = match self.open {
+                Some((open, start)) => (open, start - HEADER_BYTES),
+                None => (ids[0] >> width, self.target.len()),
+            };
+            self.target.resize(self.target.len() + (ids.len() + 1) * size, 0);
+            let chunks = &mut self.target[first..];
+            let mut at = 0;
+            for &id in ids {
+                let chunk = id >> width;
+                at += if chunk == open { 0 } else { size };
+                open = chunk;
+                let place = &mut chunks[at..at + size];
+                place[..HEADER_BYTES].copy_from_slice(&chunk.to_le_bytes());
+                let position = id & ((1 << width) - 1);
+                place[HEADER_BYTES + (position >> 3) as usize] |= 1 << (position & 7);
+            }
+            self.target.truncate(first + at + size);
+            self.open = Some((open, first + at + HEADER_BYTES));
+        }
+    }
+}
+
 impl Encoder for HipesEncoder<'_> {
     fn ids(&mut self, ids: &[u32]) {
+        if self.width.0 <= SMALL_MAX {
+            return self.ids_of_small_chunks(ids);
+        }
         let mut rest = ids;
         while let Some(&first) = rest.first() {
             let chunk = first >> self.width.0;
