@@ -213,6 +213,8 @@ pub struct Batch {
     pub(crate) len: Len,
     /// No gap is greater.
     pub(crate) gap_max: u32,
+    /// No gap is smaller.
+    pub(crate) gap_min: u32,
     /// No literal is nearly full.
     pub(crate) is_sparse: bool,
 }
@@ -227,6 +229,7 @@ thread_local! {
             words: [words; 2],
             len: Len { items: 0, is_plain: false },
             gap_max: 0,
+            gap_min: 0,
             is_sparse: false,
         })
     };
@@ -368,6 +371,7 @@ impl<S: GroupSink> Grouper<S> {
             let ids = ids.len() + self.payload.count_ones() as usize;
             batch.len = Len::new(done, ids);
             batch.gap_max = found.gap_max.max(batch.gaps[0]);
+            batch.gap_min = found.gap_min.min(batch.gaps[0]);
             // A nearly full group has that many ids, the others one each at least.
             batch.is_sparse = ids < found.len - 1 + NEARLY_FULL_ROWS as usize;
             self.sink.literals(batch);

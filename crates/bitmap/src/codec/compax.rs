@@ -45,13 +45,21 @@ impl TripleRule for Compax {
     }
 
     #[inline(always)]
-    fn triple(digests: [u32; 3]) -> u32 {
+    fn fill_first(digests: [u32; 3]) -> u32 {
+        let [a, b, c] = digests.map(Digest);
+        if a.is_short() & b.is_dirty() & c.is_short() {
+            FLF | b.place() << 27 | a.count() << 16 | b.byte() << 8 | c.count()
+        } else {
+            0
+        }
+    }
+
+    #[inline(always)]
+    fn literal_first(digests: [u32; 3]) -> u32 {
         let [a, b, c] = digests.map(Digest);
         if a.is_dirty() & b.is_short() & c.is_dirty() {
             let header = LFL | a.place() << 27 | c.place() << 25;
             header | a.byte() << 16 | b.count() << 8 | c.byte()
-        } else if a.is_short() & b.is_dirty() & c.is_short() {
-            FLF | b.place() << 27 | a.count() << 16 | b.byte() << 8 | c.count()
         } else {
             0
         }

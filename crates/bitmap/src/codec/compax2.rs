@@ -48,14 +48,22 @@ impl TripleRule for Compax2 {
     }
 
     #[inline(always)]
-    fn triple(digests: [u32; 3]) -> u32 {
+    fn fill_first(digests: [u32; 3]) -> u32 {
+        let [a, b, c] = digests.map(Digest);
+        if a.is_short() & b.is_dirty() & c.is_short() & (a.ones() == c.ones()) {
+            let header = FLF | (a.ones() * 0b11) << 27 | b.place() << 25;
+            header | a.count() << 16 | b.byte() << 8 | c.count()
+        } else {
+            0
+        }
+    }
+
+    #[inline(always)]
+    fn literal_first(digests: [u32; 3]) -> u32 {
         let [a, b, c] = digests.map(Digest);
         if a.is_dirty() & b.is_short() & c.is_dirty() {
             let header = LFL | b.ones() << 28 | a.place() << 26 | c.place() << 24;
             header | a.byte() << 16 | b.count() << 8 | c.byte()
-        } else if a.is_short() & b.is_dirty() & c.is_short() & (a.ones() == c.ones()) {
-            let header = FLF | (a.ones() * 0b11) << 27 | b.place() << 25;
-            header | a.count() << 16 | b.byte() << 8 | c.count()
         } else {
             0
         }

@@ -50,17 +50,25 @@ impl TripleRule for Secompax {
     }
 
     #[inline(always)]
-    fn triple(digests: [u32; 3]) -> u32 {
+    fn fill_first(digests: [u32; 3]) -> u32 {
+        let [a, b, c] = digests.map(Digest);
+        if a.is_short() & b.is_dirty() & c.is_short() {
+            let values = a.ones() << 28 | b.nearly_full() << 27 | c.ones() << 26;
+            let header = FLF | values | b.place() << 24;
+            header | a.count() << 16 | b.byte() << 8 | c.count()
+        } else {
+            0
+        }
+    }
+
+    #[inline(always)]
+    fn literal_first(digests: [u32; 3]) -> u32 {
         let [a, b, c] = digests.map(Digest);
         if a.is_dirty() & b.is_short() & (b.count() <= LFL_COUNT_MAX) & c.is_dirty() {
             let (x, z) = (a.nearly_full(), c.nearly_full());
             let code = if x == z { 0b0010 + x } else { 0b0100 + x };
             let header = code << 28 | a.place() << 26 | c.place() << 24 | b.ones() << 23;
             header | b.count() << 16 | a.byte() << 8 | c.byte()
-        } else if a.is_short() & b.is_dirty() & c.is_short() {
-            let values = a.ones() << 28 | b.nearly_full() << 27 | c.ones() << 26;
-            let header = FLF | values | b.place() << 24;
-            header | a.count() << 16 | b.byte() << 8 | c.count()
         } else {
             0
         }
@@ -78,8 +86,13 @@ impl TripleRule for Sparse {
     }
 
     #[inline(always)]
-    fn triple(digests: [u32; 3]) -> u32 {
-        Secompax::triple(digests)
+    fn fill_first(digests: [u32; 3]) -> u32 {
+        Secompax::fill_first(digests)
+    }
+
+    #[inline(always)]
+    fn literal_first(digests: [u32; 3]) -> u32 {
+        Secompax::literal_first(digests)
     }
 }
 

@@ -7,7 +7,7 @@
 //! can be read off that word.
 
 use crate::groups::{Batch, FULL, GroupSink, WordTarget};
-use crate::simd::words::{PairRule, TripleRule, pair_words, triple_words};
+use crate::simd::words::{PairRule, TripleRule, pair_words, triple_words, turn_words};
 
 /// Which triples a codec merges, and how it writes a fill alone.
 pub trait Rule: TripleRule {
@@ -148,6 +148,49 @@ impl<T: WordTarget, R: Rule> Sink<T, R> {
         Self { target, held: [0; 2], len: 0, rule: std::marker::PhantomData }
     }
 
+    /// Merges what is held back and the literals of a batch, by the rule `M`.
+    #[inline(always)]
+    fn merge<M: TripleRule>(&mut self, batch: &mut Batch) {
+        let Batch { gaps, payloads, len, words: [alone, merged], .. } = batch;
+        let held = &self.held[..self.len];
+        let in_turn = match held {
+            [] => Some(None),
+            [literal] if literal & LITERAL != 0 => Some(Some((1, *literal))),
+            [fill, literal] if literal & LITERAL != 0 && fill >> 28 == 0 => {
+                Some(Some((*fill, *literal)))
+            }
+            _ => None,
+        };
+        let mut items = len.items;
+        if let (Some(first), true) = (in_turn, batch.gap_min > 0) {
+            // Fills and literals take turns, so that each is looked at as what it is. What is held
+            // back is the first item, if anything is; its fill may be gone.
+            if let Some((fill, literal)) = first {
+                gaps.copy_within(..items, 1);
+                payloads.copy_within(..items, 1);
+                (gaps[0], payloads[0]) = (fill, literal & FULL);
+                items += 1;
+            }
+            let (gaps, payloads) = (&*gaps, &*payloads);
+            let (written, left) = turn_words::<M>(gaps, payloads, items, held.len() == 1, merged);
+            self.target.words(&merged[..written]);
+            let last = [gaps[items - 1], LITERAL | payloads[items - 1]];
+            self.held[..left].copy_from_slice(&last[2 - left..]);
+            self.len = left;
+            return;
+        }
+        let new = pair_words::<Alone>(gaps, payloads, *len, &mut alone[2..]);
+        // What was held back stands right before it.
+        let from = 2 - self.len;
+        alone[from..2].copy_from_slice(held);
+        let words = &alone[from..];
+        let len = self.len + new;
+        let (written, left) = triple_words::<M>(words, len, merged);
+        self.target.words(&merged[..written]);
+        self.held[..left].copy_from_slice(&words[len - left..len]);
+        self.len = left;
+    }
+
     #[inline(always)]
     fn item(&mut self, word: u32) {
         if self.len < 2 {
@@ -192,22 +235,12 @@ impl<T: WordTarget, R: Rule> GroupSink for Sink<T, R> {
 
     #[inline(always)]
     fn literals(&mut self, batch: &mut Batch) {
-        let Batch { gaps, payloads, len, words: [alone, merged], .. } = batch;
-        let new = pair_words::<Alone>(gaps, payloads, *len, &mut alone[2..]);
-        // What was held back stands right before it.
-        let from = 2 - self.len;
-        alone[from..2].copy_from_slice(&self.held[..self.len]);
-        let words = &alone[from..];
-        let len = self.len + new;
         let is_sparse = |&word: &u32| word & LITERAL == 0 || word.count_ones() <= NEARLY_FULL_ROWS;
-        let (written, left) = if batch.is_sparse && self.held[..self.len].iter().all(is_sparse) {
-            triple_words::<R::Sparse>(words, len, merged)
+        if batch.is_sparse && self.held[..self.len].iter().all(is_sparse) {
+            self.merge::<R::Sparse>(batch);
         } else {
-            triple_words::<R>(words, len, merged)
-        };
-        self.target.words(&merged[..written]);
-        self.held[..left].copy_from_slice(&words[len - left..len]);
-        self.len = left;
+            self.merge::<R>(batch);
+        }
     }
 
     fn finish(&mut self) {

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use super::BitOp;
-use super::words::{Groups, Items, Len, LinkRule, PairRule, TripleRule};
+use super::words::{Groups, Items, Len, LinkRule, PairRule, ROOM, TripleRule};
 use crate::cast::{low16, low32};
 use crate::chunk::{Bits, Ids16, gallop, has_bit, id_of};
 
@@ -231,7 +231,7 @@ pub(super) fn group_ids(
     payloads: &mut Items,
 ) -> Groups {
     let first = ids.first().map_or(0, |id| id / 31);
-    let mut found = Groups { len: 1, last: first, gap_max: 0, has_full: false };
+    let mut found = Groups { len: 1, last: first, gap_max: 0, gap_min: u32::MAX, has_full: false };
     payloads[0] = payload;
     for &id in ids {
         let group = id / 31;
@@ -241,6 +241,7 @@ pub(super) fn group_ids(
             gaps[found.len] = gap;
             payloads[found.len] = 0;
             found.gap_max = found.gap_max.max(gap);
+            found.gap_min = found.gap_min.min(gap);
             found.last = group;
             found.len += 1;
         }
@@ -360,4 +361,23 @@ pub(super) fn triple_words<R: TripleRule>(
         used += if triple != 0 { 3 } else { 1 };
     }
     (written, len - used)
+}
+
+/// See [`words`](super::words).
+#[inline(always)]
+pub(super) fn turn_words<R: TripleRule>(
+    gaps: &Items,
+    payloads: &Items,
+    len: usize,
+    taken: bool,
+    out: &mut [u32],
+) -> (usize, usize) {
+    let mut words = [0; 2 * ROOM];
+    for (pair, (&gap, &payload)) in
+        words.as_chunks_mut::<2>().0.iter_mut().zip(gaps.iter().zip(payloads))
+    {
+        *pair = [gap, 1 << 31 | payload];
+    }
+    let from = usize::from(taken);
+    triple_words::<R>(&words[from..], 2 * len - from, out)
 }

@@ -45,6 +45,8 @@ pub(crate) struct Groups {
     pub last: u32,
     /// The greatest gap.
     pub gap_max: u32,
+    /// The least gap.
+    pub gap_min: u32,
     /// Whether a group is full.
     pub has_full: bool,
 }
@@ -72,8 +74,15 @@ pub(crate) trait LinkRule {
 pub trait TripleRule {
     /// What `triple` has to know of a word.
     fn digest(word: u32) -> u32;
+    /// One word for a fill, a literal and a fill, given the digest of each, or 0.
+    fn fill_first(digests: [u32; 3]) -> u32;
+    /// One word for a literal, a fill and a literal, given the digest of each, or 0.
+    fn literal_first(digests: [u32; 3]) -> u32;
     /// One word for all three, given the digest of each, or 0.
-    fn triple(digests: [u32; 3]) -> u32;
+    #[inline(always)]
+    fn triple(digests: [u32; 3]) -> u32 {
+        Self::fill_first(digests) | Self::literal_first(digests)
+    }
 }
 
 /// Runs the best version that the machine has; all of them are compiled from one source.
@@ -130,6 +139,11 @@ dispatch! {
     /// how many of the last two words were not used, because a word to come may join them. There
     /// is a register's worth of anything behind the words.
     fn triple_words<R: TripleRule>(words: &[u32], len: usize, out: &mut [u32]) -> (usize, usize);
+    /// The same for the first `len` items, each a gap that is not 0 and a payload, whose words
+    /// alone are the gap and the payload with bit 31 set. `taken` says that the first gap is not
+    /// among them.
+    fn turn_words<R: TripleRule>(gaps: &Items, payloads: &Items, len: usize, taken: bool,
+        out: &mut [u32]) -> (usize, usize);
 }
 
 /// Appends words, little-endian.

@@ -126,6 +126,9 @@ pub(super) mod avx2 {
             = scalar::link_words::<R>(before, gaps, bodies, len, out);
         triple_words<R: TripleRule>(words: &[u32], len: usize, out: &mut [u32]) -> (usize, usize)
             = scalar::triple_words::<R>(words, len, out);
+        turn_words<R: TripleRule>(gaps: &Items, payloads: &Items, len: usize, taken: bool,
+            out: &mut [u32]) -> (usize, usize)
+            = scalar::turn_words::<R>(gaps, payloads, len, taken, out);
     }
 }
 

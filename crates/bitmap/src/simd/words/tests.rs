@@ -167,8 +167,21 @@ fn words_of_triples() {
             (out[..len].to_vec(), left)
         }, &words[..len]);
     }
+    fn check_turns<R: TripleRule>(random: &mut Random) {
+        let (gaps, payloads, len) = items(random, true);
+        let gaps = gaps.map(|gap| gap + 1);
+        let taken = random.below(2) == 0;
+        compare!(level => {
+            let mut out = [0; 2 * ROOM];
+            let (len, left) = level::turn_words::<R>(&gaps, &payloads, len, taken, &mut out);
+            (out[..len].to_vec(), left)
+        }, (&gaps[..len], &payloads[..len], taken));
+    }
     let random = &mut Random::new(4);
     for _ in 0..ROUNDS {
+        check_turns::<Compax>(random);
+        check_turns::<Compax2>(random);
+        check_turns::<Secompax>(random);
         check::<Compax>(random, 0);
         check::<Compax2>(random, 0b011 << 29);
         check::<Secompax>(random, 0b0001 << 28);

@@ -4,7 +4,8 @@
 use std::arch::x86_64::*;
 
 use super::super::super::words::{Groups, Items, Len, LinkRule, PairRule, TripleRule};
-use crate::cast::low16;
+use crate::cast::{low16, low32, size};
+use crate::codec::triples::LITERAL;
 
 /// Numbers in a register.
 const LANES: usize = 16;
@@ -92,7 +93,7 @@ fn group_ids_of<const SPARSE: bool>(
     let (mut started, mut ended) = (1, 1);
     let mut group_before = _mm512_set1_epi32(first.cast_signed());
     let mut payload_before = _mm512_set1_epi32(payload.cast_signed());
-    let mut gap_max = _mm512_setzero_si512();
+    let (mut gap_max, mut gap_min) = (_mm512_setzero_si512(), none);
     let mut has_full = 0;
     for at in (0..ids.len()).step_by(LANES) {
         let (id, mask) = load(ids, at);
@@ -106,6 +107,7 @@ fn group_ids_of<const SPARSE: bool>(
         if SPARSE && joins == 0 {
             // Sixteen groups of one id each, or fewer at the end.
             gap_max = _mm512_mask_max_epu32(gap_max, mask, gap_max, gap);
+            gap_min = _mm512_mask_min_epu32(gap_min, mask, gap_min, gap);
             put(gap, &mut gaps[started..]);
             put(payload, &mut payloads[ended..]);
             started += mask.count_ones() as usize;
@@ -134,6 +136,7 @@ fn group_ids_of<const SPARSE: bool>(
         }
         let (starts, ends) = (!joins & mask, !(joins >> 1) & mask);
         gap_max = _mm512_mask_max_epu32(gap_max, starts, gap_max, gap);
+        gap_min = _mm512_mask_min_epu32(gap_min, starts, gap_min, gap);
         has_full |= _mm512_mask_cmpeq_epi32_mask(ends, payload, full);
         // The last group of the register before has ended only if the first lane does not go on
         // with it.
@@ -146,7 +149,8 @@ fn group_ids_of<const SPARSE: bool>(
     }
     let last = ids.last().map_or(first, |id| id / 31);
     let gap_max = _mm512_reduce_max_epu32(gap_max);
-    Groups { len: ended, last, gap_max, has_full: has_full != 0 }
+    let gap_min = _mm512_reduce_min_epu32(gap_min);
+    Groups { len: ended, last, gap_max, gap_min, has_full: has_full != 0 }
 }
 
 /// See [`words`](super::super::super::words).
@@ -350,15 +354,16 @@ pub(in super::super::super) fn link_words<R: LinkRule>(
     (words, open != 0)
 }
 
-/// For eight places where a triple could start and the number of them that one before has taken:
-/// the places where one starts, and how many of the places after them it takes.
-const GREEDY: [[(u8, u8); 256]; 3] = {
-    let mut table = [[(0, 0); 256]; 3];
-    let mut taken = 0;
-    while taken < 3 {
-        let mut could = 0;
-        while could < 256 {
-            let (mut starts, mut left, mut place) = (0, taken, 0);
+/// For eight places where a triple could start, in three fields of 16 bits: what follows if none,
+/// one or two of the places are taken by a triple before them. The low byte of a field says where
+/// one starts, the high byte where the field for the next eight places is.
+const GREEDY: [u64; 256] = {
+    let mut table = [0; 256];
+    let mut could = 0;
+    while could < 256 {
+        let mut taken = 0;
+        while taken < 3 {
+            let (mut starts, mut left, mut place) = (0_u64, taken, 0);
             while place < 8 {
                 if left > 0 {
                     left -= 1;
@@ -368,13 +373,32 @@ const GREEDY: [[(u8, u8); 256]; 3] = {
                 }
                 place += 1;
             }
-            table[taken][could] = (starts, [0, 1, 2][left]);
-            could += 1;
+            table[could] |= (starts | left << 12) << (16 * taken);
+            taken += 1;
         }
-        taken += 1;
+        could += 1;
     }
     table
 };
+
+/// Which triples start, from the left, of those that could, and how many of the places after them
+/// the last one takes; `taken` is that of those before.
+#[inline(always)]
+fn greedy<const PLACES: usize>(could: u64, taken: u64) -> (u64, u64) {
+    let (mut starts, mut field) = (0, taken << 4);
+    for first in (0..PLACES).step_by(8) {
+        let found = GREEDY[(could >> first & 0xFF) as usize] >> field;
+        starts |= (found & 0xFF) << first;
+        field = found >> 8 & 0xFF;
+    }
+    (starts, field >> 4)
+}
+
+/// How many of the places from `end` on are taken by triples before it.
+#[inline(always)]
+fn taken_from(gone: u64, end: usize) -> u64 {
+    [0, 1, 2, 2][(gone >> end & 0b11) as usize]
+}
 
 /// See [`words`](super::super::super::words).
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512vl,avx512vpopcntdq,bmi2,popcnt")]
@@ -384,7 +408,7 @@ pub(in super::super::super) fn triple_words<R: TripleRule>(
     out: &mut [u32],
 ) -> (usize, usize) {
     let starts_end = len.saturating_sub(2);
-    let (mut written, mut taken) = (0, 0_u8);
+    let (mut written, mut taken) = (0, 0);
     let digest = |words: &[u32; LANES]| {
         let mut digests = [0; LANES];
         for lane in 0..LANES {
@@ -409,21 +433,86 @@ pub(in super::super::super) fn triple_words<R: TripleRule>(
         let triples = register(&triples);
         let mask = lanes_of(starts_end, at);
         let could = _mm512_mask_test_epi32_mask(mask, triples, triples);
-        let before = (1_u32 << taken) - 1;
-        let (low, after) = GREEDY[usize::from(taken)][usize::from(could & 0xFF)];
-        let (high, after) = GREEDY[usize::from(after)][usize::from(could >> 8)];
-        let starts = u32::from(low) | u32::from(high) << 8;
+        let before = (1 << taken) - 1;
+        let (starts, after) = greedy::<LANES>(could.into(), taken);
         let gone = starts << 1 | starts << 2 | before;
+        let end = starts_end - at;
+        taken = if end >= LANES { after } else { taken_from(gone, end) };
+        let (starts, gone) = (low32(starts), low32(gone));
         let merged = _mm512_mask_mov_epi32(register(&alone), low16(starts), triples);
         let kept = !low16(gone) & mask;
         store(merged, kept, &mut out[written..]);
         written += kept.count_ones() as usize;
-        // Places past the end cannot start a triple, so the last one that does is before it.
-        taken = match starts_end - at {
-            LANES.. => after,
-            end => [0, 1, 2, 2][(gone >> end & 0b11) as usize],
-        };
         (alone, digests) = (next, next_digests);
     }
-    (written, len.min(2) - usize::from(taken))
+    (written, len.min(2) - size(taken))
+}
+
+/// See [`words`](super::super::super::words).
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512vl,avx512vpopcntdq,bmi2,popcnt")]
+pub(in super::super::super) fn turn_words<R: TripleRule>(
+    gaps: &Items,
+    payloads: &Items,
+    len: usize,
+    taken: bool,
+    out: &mut [u32],
+) -> (usize, usize) {
+    // The digests of sixteen gaps, and of sixteen literals.
+    let digest = |words: &[u32; LANES], literal: u32| {
+        let mut digests = [0; LANES];
+        for lane in 0..LANES {
+            digests[lane] = R::digest(literal | words[lane]);
+        }
+        register(&digests)
+    };
+    let (mut gap, mut payload) = (sixteen(gaps, 0), sixteen(payloads, 0));
+    let (mut fill, mut literal) = (digest(&gap, 0), digest(&payload, LITERAL));
+    let (mut written, mut taken) = (0, u64::from(taken));
+    // The last item stays: a gap to come may join it.
+    for at in (0..len - 1).step_by(LANES) {
+        let (next_gap, next_payload) = (sixteen(gaps, at + LANES), sixteen(payloads, at + LANES));
+        let (next_fill, next_literal) = (digest(&next_gap, 0), digest(&next_payload, LITERAL));
+        let (a, b) = (lanes(fill), lanes(literal));
+        let c = lanes(_mm512_alignr_epi32::<1>(next_fill, fill));
+        let d = lanes(_mm512_alignr_epi32::<1>(next_literal, literal));
+        let (mut fill_first, mut literal_first) = ([0; LANES], [0; LANES]);
+        for lane in 0..LANES {
+            fill_first[lane] = R::fill_first([a[lane], b[lane], c[lane]]);
+            literal_first[lane] = R::literal_first([b[lane], c[lane], d[lane]]);
+        }
+        let (fill_first, literal_first) = (register(&fill_first), register(&literal_first));
+        // A bit for each word: those of gaps at even places, those of literals at odd ones.
+        let mask = lanes_of(len - 1, at);
+        let could_fill = _mm512_mask_test_epi32_mask(mask, fill_first, fill_first);
+        let could_literal = _mm512_mask_test_epi32_mask(mask, literal_first, literal_first);
+        let could = spread(could_fill) | spread(could_literal) << 1;
+        let before = (1 << taken) - 1;
+        let (starts, after) = greedy::<{ 2 * LANES }>(could, taken);
+        let gone = starts << 1 | starts << 2 | before;
+        let end = 2 * (len - 1 - at);
+        taken = if end >= 2 * LANES { after } else { taken_from(gone, end) };
+        let kept = !gone;
+        let first = _mm512_mask_mov_epi32(register(&gap), even(starts), fill_first);
+        let second = _mm512_or_si512(register(&payload), _mm512_set1_epi32(i32::MIN));
+        let second = _mm512_mask_mov_epi32(second, even(starts >> 1), literal_first);
+        let first = _mm512_maskz_mov_epi32(even(kept) & mask, first);
+        let second = _mm512_maskz_mov_epi32(even(kept >> 1) & mask, second);
+        written += store_pairs::<false>(first, second, mask, &mut out[written..]);
+        (gap, payload, fill, literal) = (next_gap, next_payload, next_fill, next_literal);
+    }
+    (written, 2 - size(taken))
+}
+
+/// The bits of a mask at the even places of a number.
+#[inline]
+#[target_feature(enable = "bmi2")]
+fn spread(mask: u16) -> u64 {
+    _pdep_u64(u64::from(mask), 0x5555_5555)
+}
+
+/// The bits at the even places of a number.
+#[inline]
+#[target_feature(enable = "bmi2")]
+fn even(bits: u64) -> u16 {
+    low16(low32(_pext_u64(bits, 0x5555_5555)))
 }
