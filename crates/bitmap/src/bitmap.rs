@@ -121,6 +121,9 @@ macro_rules! cursor {
             fn or_into(&mut self, target: &mut Bits) {
                 match self { $(Self::$name(cursor) => cursor.or_into(target),)* }
             }
+            fn release(&mut self) {
+                match self { $(Self::$name(cursor) => cursor.release(),)* }
+            }
             fn as_roaring(&self) -> Option<&roaring::RoaringCursor<'_>> {
                 match self { $(Self::$name(cursor) => cursor.as_roaring(),)* }
             }

@@ -16,7 +16,7 @@
 mod buffer;
 mod runs;
 
-pub(crate) use buffer::ChunkBuf;
+pub(crate) use buffer::{ChunkBuf, Room};
 use runs::{common_runs, ids_in_runs, is_full};
 
 use crate::cast::{len32, low16};

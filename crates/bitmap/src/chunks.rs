@@ -32,7 +32,8 @@ use crate::ops::{And, AndNot, Complement, Or, Xor};
 /// A cursor only moves forward: [`seek`](Chunks::seek) with the key it stands at, or a smaller
 /// one, stays. After `seek` returned `Some(key)`, at most one of [`load`](Chunks::load),
 /// [`load_parts`](Chunks::load_parts), [`chunk_len`](Chunks::chunk_len) and
-/// [`or_into`](Chunks::or_into) is called, once, and then `seek` with a greater key.
+/// [`or_into`](Chunks::or_into) is called, once, then perhaps [`release`](Chunks::release), and
+/// then `seek` with a greater key.
 pub trait Chunks {
     /// Moves to the first chunk whose key is at least `key` and that may hold an id, and returns
     /// its key; `None` when there is none. The chunk may turn out to be empty.
@@ -55,6 +56,10 @@ pub trait Chunks {
     fn or_into(&mut self, target: &mut Bits) {
         self.load().or_into(target);
     }
+
+    /// Gives back the room that was taken for the chunk under the cursor. Whoever has many cursors
+    /// and looks at one after the other calls it, so that they do with the room of one.
+    fn release(&mut self) {}
 
     /// The cursor itself, if it goes over a Roaring bitmap: pairs of those have ways of their own.
     fn as_roaring(&self) -> Option<&RoaringCursor<'_>> {
@@ -171,6 +176,9 @@ impl<C: Chunks + ?Sized> Chunks for Box<C> {
     }
     fn or_into(&mut self, target: &mut Bits) {
         (**self).or_into(target);
+    }
+    fn release(&mut self) {
+        (**self).release();
     }
     fn as_roaring(&self) -> Option<&RoaringCursor<'_>> {
         (**self).as_roaring()

@@ -186,7 +186,15 @@ impl Codec {
     ) {
         with_codec!(self, codec => {
             let mut encoder = codec.encoder(target, rows.div_ceil(CHUNK_ROWS) as usize);
-            pieces.into_iter().for_each(|ids| encoder.ids(ids.as_ref()));
+            let mut end = 0;
+            for ids in pieces {
+                let ids = ids.as_ref();
+                debug_assert!(ids.is_sorted_by(|a, b| a < b), "ids must strictly ascend");
+                debug_assert!(ids.first().is_none_or(|&id| id >= end), "so must the pieces");
+                end = ids.last().map_or(end, |&id| id + 1);
+                encoder.ids(ids);
+            }
+            debug_assert!(end <= rows, "ids must be below the row count");
             encoder.finish();
         });
     }
@@ -284,9 +292,17 @@ pub trait BitmapCodec: Copy {
     fn encode(&self, ids: &[u32], target: &mut Vec<u8>) {
         debug_assert!(ids.is_sorted_by(|a, b| a < b), "ids must strictly ascend");
         debug_assert!(ids.last() != Some(&u32::MAX), "the largest row count is 2^32 - 1");
-        let mut encoder = self.encoder(target, chunks_max(ids));
-        encoder.ids(ids);
-        encoder.finish();
+        if !self.encode_at_once(ids, target) {
+            let mut encoder = self.encoder(target, chunks_max(ids));
+            encoder.ids(ids);
+            encoder.finish();
+        }
+    }
+
+    /// Appends the encoded set if there is a faster way for such a set than piece by piece; false,
+    /// and nothing appended, if not.
+    fn encode_at_once(&self, _ids: &[u32], _target: &mut Vec<u8>) -> bool {
+        false
     }
 }
 

@@ -13,7 +13,7 @@
 use std::cell::RefCell;
 
 use crate::cast::{len32, low32};
-use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf, or_word, set_range};
+use crate::chunk::{Bits, CHUNK_ROWS, Chunk, Room, or_word, set_range};
 use crate::chunks::Chunks;
 use crate::codec::triples::NEARLY_FULL_ROWS;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
@@ -219,11 +219,10 @@ pub struct Batch {
     pub(crate) is_sparse: bool,
 }
 
-thread_local! {
-    /// One a thread, because clearing it costs as much as encoding a hundred ids.
-    static BATCH_ROOM: RefCell<Batch> = const {
+impl Batch {
+    const EMPTY: Self = {
         let (items, words) = ([0; ROOM], [0; 2 * ROOM]);
-        RefCell::new(Batch {
+        Self {
             gaps: items,
             payloads: items,
             words: [words; 2],
@@ -231,8 +230,13 @@ thread_local! {
             gap_max: 0,
             gap_min: 0,
             is_sparse: false,
-        })
+        }
     };
+}
+
+thread_local! {
+    /// One a thread, because clearing it costs as much as encoding a hundred ids.
+    static BATCH_ROOM: RefCell<Batch> = const { RefCell::new(Batch::EMPTY) };
 }
 
 /// A codec made of fills and literals of 31 rows.
@@ -325,7 +329,11 @@ impl<S: GroupSink> Grouper<S> {
             }
             return;
         }
-        BATCH_ROOM.with_borrow_mut(|batch| self.batches(ids, batch));
+        BATCH_ROOM.with(|room| match room.try_borrow_mut() {
+            Ok(mut batch) => self.batches(ids, &mut batch),
+            // A target that encodes something itself when it is given a word.
+            Err(_) => self.batches(ids, &mut Box::new(Batch::EMPTY)),
+        });
     }
 
     #[inline(always)]
@@ -571,7 +579,7 @@ pub struct GroupCursor<'a, G> {
     /// The first row of the chunk that `seek` found.
     from: u64,
     rows: u32,
-    buffer: Option<Box<ChunkBuf>>,
+    room: Room,
     codec: std::marker::PhantomData<G>,
 }
 
@@ -586,7 +594,7 @@ impl<'a, G: GroupCodec> GroupCursor<'a, G> {
             start: 0,
             from: 0,
             rows,
-            buffer: None,
+            room: Room::default(),
             codec: std::marker::PhantomData,
         }
     }
@@ -671,13 +679,19 @@ impl<G: GroupCodec> Chunks for GroupCursor<'_, G> {
     }
 
     fn load(&mut self) -> Chunk<'_> {
-        let mut buffer = self.buffer.take().unwrap_or_default();
+        let mut room = std::mem::take(&mut self.room);
+        let buffer = room.get();
         buffer.clear();
         self.for_chunk(|first, part| match part {
             Part::RunTo(last) => buffer.push_run(first, last),
             Part::Rows(bits) => buffer.push_word(first, bits),
         });
-        self.buffer.insert(buffer).chunk()
+        self.room = room;
+        self.room.get().chunk()
+    }
+
+    fn release(&mut self) {
+        self.room.release();
     }
 
     fn or_into(&mut self, target: &mut Bits) {

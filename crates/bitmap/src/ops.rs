@@ -1,16 +1,13 @@
 //! Set operations: cursors made of cursors, and the union and intersection of many.
 
 use crate::cast::low16;
-use crate::chunk::{self, Bits, CHUNK_ROWS, Chunk, ChunkBuf, Loaded};
+use crate::chunk::{self, Bits, CHUNK_ROWS, Chunk, Loaded, Room};
 use crate::chunks::{Chunks, count_chunks};
 use crate::simd::BitOp;
 
-/// Room for a result, made when there is one: counting needs none.
-type Buffer = Option<Box<ChunkBuf>>;
-
-/// Two bitsets as they are, anything else combined in the buffer.
+/// Two bitsets as they are, anything else combined in the room for it.
 #[inline]
-fn parts<'a>(op: BitOp, a: Chunk<'a>, b: Chunk<'a>, buffer: &'a mut Buffer) -> Loaded<'a> {
+fn parts<'a>(op: BitOp, a: Chunk<'a>, b: Chunk<'a>, room: &'a mut Room) -> Loaded<'a> {
     if let (Chunk::Bits { bits: x, len: x_len }, Chunk::Bits { bits: y, len: y_len }) = (a, b) {
         let len_min = match op {
             BitOp::And => (x_len + y_len).saturating_sub(CHUNK_ROWS),
@@ -20,7 +17,7 @@ fn parts<'a>(op: BitOp, a: Chunk<'a>, b: Chunk<'a>, buffer: &'a mut Buffer) -> L
         };
         return Loaded::Pair { op, a: x, b: y, len_min };
     }
-    let buffer = buffer.get_or_insert_default();
+    let buffer = room.get();
     buffer.combine(op, a, b);
     Loaded::Chunk(buffer.chunk())
 }
@@ -30,12 +27,12 @@ fn parts<'a>(op: BitOp, a: Chunk<'a>, b: Chunk<'a>, buffer: &'a mut Buffer) -> L
 pub struct And<A, B> {
     a: A,
     b: B,
-    buffer: Buffer,
+    room: Room,
 }
 
 impl<A: Chunks, B: Chunks> And<A, B> {
     pub(crate) fn new(a: A, b: B) -> Self {
-        Self { a, b, buffer: None }
+        Self { a, b, room: Room::default() }
     }
 }
 
@@ -57,14 +54,14 @@ impl<A: Chunks, B: Chunks> Chunks for And<A, B> {
 
     #[inline]
     fn load(&mut self) -> Chunk<'_> {
-        let buffer = self.buffer.get_or_insert_default();
+        let buffer = self.room.get();
         buffer.combine(BitOp::And, self.a.load(), self.b.load());
         buffer.chunk()
     }
 
     #[inline]
     fn load_parts(&mut self) -> Loaded<'_> {
-        parts(BitOp::And, self.a.load(), self.b.load(), &mut self.buffer)
+        parts(BitOp::And, self.a.load(), self.b.load(), &mut self.room)
     }
 
     #[inline]
@@ -77,6 +74,12 @@ impl<A: Chunks, B: Chunks> Chunks for And<A, B> {
             return a.and_count(b);
         }
         count_chunks(&mut self)
+    }
+
+    fn release(&mut self) {
+        self.a.release();
+        self.b.release();
+        self.room.release();
     }
 
     fn chunks_max(&self) -> usize {
@@ -94,7 +97,7 @@ struct Either<A, B> {
     a: A,
     b: B,
     keys: (Option<u32>, Option<u32>),
-    buffer: Buffer,
+    room: Room,
 }
 
 /// Which of the two has a chunk at the key at hand.
@@ -106,7 +109,7 @@ enum Side {
 
 impl<A: Chunks, B: Chunks> Either<A, B> {
     fn new(a: A, b: B) -> Self {
-        Self { a, b, keys: (Some(0), Some(0)), buffer: None }
+        Self { a, b, keys: (Some(0), Some(0)), room: Room::default() }
     }
 
     #[inline]
@@ -153,7 +156,7 @@ macro_rules! either {
                     Side::Left => self.0.a.load(),
                     Side::Right => self.0.b.load(),
                     Side::Both => {
-                        let buffer = self.0.buffer.get_or_insert_default();
+                        let buffer = self.0.room.get();
                         buffer.combine($op, self.0.a.load(), self.0.b.load());
                         buffer.chunk()
                     }
@@ -166,7 +169,7 @@ macro_rules! either {
                     Side::Left => self.0.a.load_parts(),
                     Side::Right => self.0.b.load_parts(),
                     Side::Both => {
-                        parts($op, self.0.a.load(), self.0.b.load(), &mut self.0.buffer)
+                        parts($op, self.0.a.load(), self.0.b.load(), &mut self.0.room)
                     }
                 }
             }
@@ -181,6 +184,12 @@ macro_rules! either {
                         a.len() + b.len() - $factor * chunk::and_count(a, b)
                     }
                 }
+            }
+
+            fn release(&mut self) {
+                self.0.a.release();
+                self.0.b.release();
+                self.0.room.release();
             }
 
             fn chunks_max(&self) -> usize {
@@ -212,12 +221,12 @@ pub struct AndNot<A, B> {
     b: B,
     /// Whether the right side has a chunk at the key at hand.
     both: bool,
-    buffer: Buffer,
+    room: Room,
 }
 
 impl<A: Chunks, B: Chunks> AndNot<A, B> {
     pub(crate) fn new(a: A, b: B) -> Self {
-        Self { a, b, both: false, buffer: None }
+        Self { a, b, both: false, room: Room::default() }
     }
 }
 
@@ -234,7 +243,7 @@ impl<A: Chunks, B: Chunks> Chunks for AndNot<A, B> {
         if !self.both {
             return self.a.load();
         }
-        let buffer = self.buffer.get_or_insert_default();
+        let buffer = self.room.get();
         buffer.combine(BitOp::AndNot, self.a.load(), self.b.load());
         buffer.chunk()
     }
@@ -244,7 +253,7 @@ impl<A: Chunks, B: Chunks> Chunks for AndNot<A, B> {
         if !self.both {
             return self.a.load_parts();
         }
-        parts(BitOp::AndNot, self.a.load(), self.b.load(), &mut self.buffer)
+        parts(BitOp::AndNot, self.a.load(), self.b.load(), &mut self.room)
     }
 
     #[inline]
@@ -254,6 +263,12 @@ impl<A: Chunks, B: Chunks> Chunks for AndNot<A, B> {
         }
         let (a, b) = (self.a.load(), self.b.load());
         a.len() - chunk::and_count(a, b)
+    }
+
+    fn release(&mut self) {
+        self.a.release();
+        self.b.release();
+        self.room.release();
     }
 
     fn chunks_max(&self) -> usize {
@@ -272,12 +287,12 @@ pub struct Complement<A> {
     rows: u32,
     key: u32,
     both: bool,
-    buffer: Buffer,
+    room: Room,
 }
 
 impl<A: Chunks> Complement<A> {
     pub(crate) fn new(a: A, rows: u32) -> Self {
-        Self { a, rows, key: 0, both: false, buffer: None }
+        Self { a, rows, key: 0, both: false, room: Room::default() }
     }
 
     /// The last row of the chunk at hand, counted from its first.
@@ -297,7 +312,7 @@ impl<A: Chunks> Chunks for Complement<A> {
     fn load(&mut self) -> Chunk<'_> {
         let last = self.last();
         let a = if self.both { self.a.load() } else { Chunk::Array(&[]) };
-        let buffer = self.buffer.get_or_insert_default();
+        let buffer = self.room.get();
         buffer.complement(a, last);
         buffer.chunk()
     }
@@ -305,6 +320,11 @@ impl<A: Chunks> Chunks for Complement<A> {
     fn chunk_len(&mut self) -> u32 {
         let last = self.last();
         last + 1 - if self.both { self.a.load().rank(low16(last)) } else { 0 }
+    }
+
+    fn release(&mut self) {
+        self.a.release();
+        self.room.release();
     }
 
     fn chunks_max(&self) -> usize {
@@ -324,7 +344,9 @@ pub struct Union<C> {
     sets: Vec<C>,
     keys: Vec<Option<u32>>,
     key: u32,
-    buffer: Buffer,
+    room: Room,
+    /// The set whose chunk was shown as it is, and that may still hold room for it.
+    shown: Option<usize>,
 }
 
 /// The ids in any of the sets.
@@ -340,11 +362,14 @@ pub struct Union<C> {
 pub fn union<C: Chunks>(sets: impl IntoIterator<Item = C>) -> Union<C> {
     let sets: Vec<C> = sets.into_iter().collect();
     let keys = vec![Some(0); sets.len()];
-    Union { sets, keys, key: 0, buffer: None }
+    Union { sets, keys, key: 0, room: Room::default(), shown: None }
 }
 
 impl<C: Chunks> Chunks for Union<C> {
     fn seek(&mut self, key: u32) -> Option<u32> {
+        if let Some(shown) = self.shown.take() {
+            self.sets[shown].release();
+        }
         for (set, at) in self.sets.iter_mut().zip(&mut self.keys) {
             // The others stand further on already.
             if at.is_some_and(|at| at <= key) {
@@ -359,16 +384,22 @@ impl<C: Chunks> Chunks for Union<C> {
         let mut here = (0..self.sets.len()).filter(|&i| self.keys[i] == Some(self.key));
         let (first, more) = (here.next(), here.next());
         if let (Some(only), None) = (first, more) {
+            self.shown = Some(only);
             return self.sets[only].load();
         }
         let (sets, keys, key) = (&mut self.sets, &self.keys, self.key);
-        let buffer = self.buffer.get_or_insert_default();
+        let buffer = self.room.get();
         buffer.gather(|bits| gather(sets, keys, key, bits));
         buffer.chunk()
     }
 
     fn or_into(&mut self, target: &mut Bits) {
         gather(&mut self.sets, &self.keys, self.key, target);
+    }
+
+    fn release(&mut self) {
+        self.sets.iter_mut().for_each(Chunks::release);
+        self.room.release();
     }
 
     fn chunks_max(&self) -> usize {
@@ -384,6 +415,7 @@ impl<C: Chunks> Chunks for Union<C> {
 fn gather<C: Chunks>(sets: &mut [C], keys: &[Option<u32>], key: u32, target: &mut Bits) {
     for (set, _) in sets.iter_mut().zip(keys).filter(|(_, at)| **at == Some(key)) {
         set.or_into(target);
+        set.release();
     }
 }
 
@@ -391,14 +423,14 @@ fn gather<C: Chunks>(sets: &mut [C], keys: &[Option<u32>], key: u32, target: &mu
 #[derive(Debug)]
 pub struct Intersection<C> {
     sets: Vec<C>,
-    buffers: [Buffer; 2],
+    rooms: [Room; 2],
 }
 
 /// The ids in all of the sets; of no sets at all, none.
 ///
 /// Put the most selective set first: the others are only asked about chunks it has.
 pub fn intersection<C: Chunks>(sets: impl IntoIterator<Item = C>) -> Intersection<C> {
-    Intersection { sets: sets.into_iter().collect(), buffers: Default::default() }
+    Intersection { sets: sets.into_iter().collect(), rooms: Default::default() }
 }
 
 impl<C: Chunks> Chunks for Intersection<C> {
@@ -417,7 +449,7 @@ impl<C: Chunks> Chunks for Intersection<C> {
     }
 
     fn load(&mut self) -> Chunk<'_> {
-        let [result, scratch] = self.buffers.each_mut().map(Option::get_or_insert_default);
+        let [result, scratch] = self.rooms.each_mut().map(Room::get);
         match self.sets.as_mut_slice() {
             [] => Chunk::Array(&[]),
             [only] => only.load(),
@@ -433,6 +465,11 @@ impl<C: Chunks> Chunks for Intersection<C> {
                 result.chunk()
             }
         }
+    }
+
+    fn release(&mut self) {
+        self.sets.iter_mut().for_each(Chunks::release);
+        self.rooms.iter_mut().for_each(Room::release);
     }
 
     fn chunks_max(&self) -> usize {

@@ -1,5 +1,7 @@
 //! Room for a chunk: where cursors gather ids and set operations leave their results.
 
+use std::cell::RefCell;
+
 use super::runs::{common_runs, gaps, ids_in_runs, is_full, join_runs, subtract_runs};
 use super::{ARRAY_MAX, Bits, CHUNK_ROWS, Chunk, WORDS, for_words, id_of, or_word, run_bounds};
 use super::{run_of, set_range};
@@ -49,6 +51,54 @@ impl Default for ChunkBuf {
             bits: Box::new(Lines([[0; 8]; WORDS])),
             bits_len: 0,
         }
+    }
+}
+
+thread_local! {
+    /// Buffers that nobody uses at the moment.
+    static SPARE: RefCell<Vec<Box<ChunkBuf>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Buffers that a thread keeps at most: about a megabyte.
+const SPARE_MAX: usize = 64;
+
+/// A place for a buffer, which is there when it is asked for and can be given back in between.
+///
+/// A union of thousands of cursors looks at one after the other; if each kept a buffer, they would
+/// take more memory than the index.
+#[derive(Debug, Default)]
+pub(crate) struct Room(Option<Box<ChunkBuf>>);
+
+impl Room {
+    /// The buffer; what is in it is left from the last use, or from any other.
+    #[inline]
+    pub(crate) fn get(&mut self) -> &mut ChunkBuf {
+        self.0.get_or_insert_with(|| {
+            let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
+            spare.ok().flatten().unwrap_or_default()
+        })
+    }
+
+    /// Gives the buffer back.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        if let Some(buffer) = self.0.take() {
+            // While a thread ends there is nobody left to keep it for.
+            SPARE
+                .try_with(|spare| {
+                    let mut spare = spare.borrow_mut();
+                    if spare.len() < SPARE_MAX {
+                        spare.push(buffer);
+                    }
+                })
+                .ok();
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.release();
     }
 }
 

@@ -24,7 +24,7 @@
 //! Source: the GPU chunk-bitmap paper (HiPES) and its artifact.
 
 use crate::cast::len32;
-use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf, WORDS, id_of};
+use crate::chunk::{Bits, CHUNK_ROWS, Chunk, Room, WORDS, id_of};
 use crate::chunks::Chunks;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
@@ -222,7 +222,7 @@ impl BitmapCodec for Hipes {
     }
 
     fn cursor<'a>(&self, source: &'a [u8], _: u32) -> HipesCursor<'a> {
-        HipesCursor { width: self.0, source, at: 0, key: 0, buffer: None }
+        HipesCursor { width: self.0, source, at: 0, key: 0, room: Room::default() }
     }
 
     fn cardinality(&self, source: &[u8], _: u32) -> u64 {
@@ -274,7 +274,7 @@ pub struct HipesCursor<'a> {
     at: usize,
     /// The chunk of 65,536 rows that `seek` found.
     key: u32,
-    buffer: Option<Box<ChunkBuf>>,
+    room: Room,
 }
 
 impl<'a> HipesCursor<'a> {
@@ -364,10 +364,16 @@ impl Chunks for HipesCursor<'_> {
                 None => Chunk::Array(&[]),
             };
         }
-        let mut buffer = self.buffer.take().unwrap_or_default();
+        let mut room = std::mem::take(&mut self.room);
+        let buffer = room.get();
         buffer.clear();
         self.for_parts(|base, word| buffer.push_word(base, word));
-        self.buffer.insert(buffer).chunk()
+        self.room = room;
+        self.room.get().chunk()
+    }
+
+    fn release(&mut self) {
+        self.room.release();
     }
 
     fn or_into(&mut self, target: &mut Bits) {

@@ -29,7 +29,7 @@
 use std::cell::RefCell;
 
 use crate::cast::{len32, low16, low32};
-use crate::chunk::{Bits, CHUNK_ROWS, Chunk, ChunkBuf, set_range};
+use crate::chunk::{Bits, CHUNK_ROWS, Chunk, Room, set_range};
 use crate::chunks::Chunks;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
@@ -261,9 +261,6 @@ impl<S: RunSink> Joiner<S> {
         let Batch { firsts, ends, zeros, ones, words } = batch;
         let len = run_ids(ids, firsts, ends);
         self.run(firsts[0].into(), ends[0].into());
-        if len == 1 {
-            return;
-        }
         // The last run stays open; those between it and the first are complete.
         self.flush();
         let (firsts_done, ends_done) = (&firsts[1..len - 1], &ends[..len - 1]);
@@ -291,12 +288,16 @@ struct Batch {
     words: words::Words,
 }
 
+impl Batch {
+    const EMPTY: Self = {
+        let (items, words) = ([0; ROOM], [0; 2 * ROOM]);
+        Self { firsts: items, ends: items, zeros: items, ones: items, words }
+    };
+}
+
 thread_local! {
     /// One a thread, because clearing it costs as much as encoding a hundred ids.
-    static BATCH_ROOM: RefCell<Batch> = const {
-        let (items, words) = ([0; ROOM], [0; 2 * ROOM]);
-        RefCell::new(Batch { firsts: items, ends: items, zeros: items, ones: items, words })
-    };
+    static BATCH_ROOM: RefCell<Batch> = const { RefCell::new(Batch::EMPTY) };
 }
 
 /// Puts a set into words; see [`Encoder`].
@@ -409,12 +410,12 @@ pub struct RunCursor<'a> {
     /// The first row of the chunk that `seek` found.
     from: u64,
     rows: u32,
-    buffer: Option<Box<ChunkBuf>>,
+    room: Room,
 }
 
 impl<'a> RunCursor<'a> {
     fn new(words: &'a [[u8; 4]], rows: u32) -> Self {
-        Self { words: words.iter(), run: (0, 0), from: 0, rows, buffer: None }
+        Self { words: words.iter(), run: (0, 0), from: 0, rows, room: Room::default() }
     }
 
     /// Moves to the next run; false when there is none.
@@ -465,10 +466,16 @@ impl Chunks for RunCursor<'_> {
     }
 
     fn load(&mut self) -> Chunk<'_> {
-        let mut buffer = self.buffer.take().unwrap_or_default();
+        let mut room = std::mem::take(&mut self.room);
+        let buffer = room.get();
         buffer.clear();
         self.for_chunk(|first, last| buffer.push_run(first, last));
-        self.buffer.insert(buffer).chunk()
+        self.room = room;
+        self.room.get().chunk()
+    }
+
+    fn release(&mut self) {
+        self.room.release();
     }
 
     fn chunk_len(&mut self) -> u32 {

@@ -33,7 +33,7 @@ use std::cmp::Ordering;
 use crate::cast::{len32, low16};
 use crate::chunk::{ARRAY_MAX, Bits, Chunk, WORDS, and_count, id_of, run_bounds, run_of};
 use crate::chunks::Chunks;
-use crate::codec::{BitmapCodec, Codec, Encoder, Explained, chunks_max};
+use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
 use crate::runs::run_len;
 use crate::simd::words::{BATCH, Items, ROOM, chunk_starts, count_steps, push_halves};
@@ -538,13 +538,8 @@ impl BitmapCodec for Roaring {
         RoaringEncoder::new(target, chunks_max)
     }
 
-    fn encode(&self, ids: &[u32], target: &mut Vec<u8>) {
-        debug_assert!(ids.is_sorted_by(|a, b| a < b), "ids must strictly ascend");
-        if ids.is_empty() || !encode_arrays(ids, target) {
-            let mut encoder = self.encoder(target, chunks_max(ids));
-            encoder.ids(ids);
-            encoder.finish();
-        }
+    fn encode_at_once(&self, ids: &[u32], target: &mut Vec<u8>) -> bool {
+        !ids.is_empty() && encode_arrays(ids, target)
     }
 
     fn check(&self, source: &[u8], rows: u32) -> Result<(), DecodeError> {

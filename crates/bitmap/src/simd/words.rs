@@ -85,7 +85,7 @@ pub trait TripleRule {
     }
 }
 
-/// Runs the best version that the machine has; all of them are compiled from one source.
+/// Runs the best version that the machine has, as in [`simd`](super), for functions with a rule.
 macro_rules! dispatch {
     ($($(#[$doc:meta])* fn $name:ident $(<$rule:ident: $bound:path>)?
         ($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {

@@ -10,7 +10,8 @@ use crate::chunk::{Bits, Ids16};
 /// What the machine can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
-    /// AVX-512 with byte and word instructions, word compression and vector population count.
+    /// AVX-512 with byte and word instructions, word compression, population count and leading
+    /// zeros of lanes.
     Avx512,
     /// AVX2 with the bit-manipulation instructions.
     Avx2,

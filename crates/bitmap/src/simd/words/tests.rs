@@ -39,8 +39,8 @@ macro_rules! compare {
 
 /// Ascending ids, at most a batch: lone, in runs, or several to a group.
 fn ids(random: &mut Random) -> Vec<u32> {
-    let len = [1, 2, 15, 16, 17, 31, 40, 127, 128][random.below(9) as usize];
-    let gap_max = [1, 2, 5, 40, 400, 30_000_000][random.below(6) as usize];
+    let len = [1, 2, 15, 16, 17, 31, 40, BATCH - 1, BATCH][random.below(9) as usize];
+    let gap_max = [1, 2, 5, 40, 400, 10_000_000][random.below(6) as usize];
     let mut at = random.below(200);
     let mut ids = vec![];
     while ids.len() < len {
@@ -53,7 +53,7 @@ fn ids(random: &mut Random) -> Vec<u32> {
 
 /// Gaps and payloads, or whole arrays of anything: what lies behind the items must not matter.
 fn items(random: &mut Random, payloads: bool) -> (Items, Items, usize) {
-    let len = [1, 2, 15, 16, 17, 64, 127, 128][random.below(8) as usize];
+    let len = [1, 2, 15, 16, 17, 64, BATCH - 1, BATCH][random.below(8) as usize];
     let gap_max = [1, 2, 130, 300, 20_000_000][random.below(5) as usize];
     let few = random.below(4);
     let gaps = std::array::from_fn(|_| random.below(gap_max));
@@ -155,6 +155,8 @@ fn words_of_links() {
 fn words_of_triples() {
     fn check<R: TripleRule>(random: &mut Random, ones: u32) {
         let (gaps, bodies, len) = items(random, true);
+        // Two words an item, and two that were held back.
+        let len = [len, 2 * len, 2 * len + 1, 2 * len + 2][random.below(4) as usize];
         let words: Words = std::array::from_fn(|i| match random.below(5) {
             0 => 1 << 31 | bodies[i / 2],
             1 if ones != 0 => ones | (1 + gaps[i / 2]),
