@@ -56,6 +56,7 @@ impl Default for ChunkBuf {
 
 thread_local! {
     /// Buffers that nobody uses at the moment.
+    #[expect(clippy::vec_box, reason = "they go from room to room without being copied")]
     static SPARE: RefCell<Vec<Box<ChunkBuf>>> = const { RefCell::new(Vec::new()) };
 }
 

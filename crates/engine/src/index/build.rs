@@ -131,9 +131,11 @@ const SHARES_PER_THREAD: usize = 8;
 /// # Memory
 ///
 /// Besides the output, a builder holds four bytes a row of the column at hand, up to
-/// [`RECORDS_MAX`] rows, and the rows of one bucket of values a thread. A column of more rows is
-/// gone through several times, a range of values at a time; a value that has more rows than that
-/// alone is encoded block by block. The memory is kept for the next column.
+/// [`RECORDS_MAX`] rows, which it keeps for the next column. A column of more rows is gone through
+/// several times, a range of values at a time; a value that has more rows than that alone is
+/// encoded block by block. While it encodes a column of more than eight bits, each thread also
+/// holds four bytes a row of the bucket at hand: a 256th of the rows if the values are spread
+/// evenly, all of them if one bucket has them all.
 #[derive(Debug)]
 pub struct CpuBuilder {
     threads: usize,
@@ -347,7 +349,7 @@ fn value_ranges<D: Digit>(digits: &[D], rows_max: usize) -> Vec<(Range<u32>, usi
         counts[digit.value() as usize] += 1;
     }
     let mut ranges: Vec<(Range<u32>, usize)> = Vec::new();
-    for (value, count) in (0..).zip(counts) {
+    for (value, count) in (0..).zip(counts).filter(|&(_, count)| count > 0) {
         match ranges.last_mut() {
             Some((values, rows)) if *rows + count <= rows_max => {
                 values.end = value + 1;
@@ -362,8 +364,8 @@ fn value_ranges<D: Digit>(digits: &[D], rows_max: usize) -> Vec<(Range<u32>, usi
 /// Appends the bitmap of one value, whose rows are gathered block by block.
 fn encode_value<D: Digit>(digits: &[D], value: u32, codec: Codec, part: &mut Vec<u8>) {
     let blocks = digits.chunks(BLOCK_ROWS).enumerate().map(|(index, block)| {
-        let rows = (rows32(index * BLOCK_ROWS)..).zip(block);
-        rows.filter(|(_, digit)| digit.value() == value).map(|(row, _)| row).collect::<Vec<u32>>()
+        let rows = block.iter().enumerate().filter(|(_, digit)| digit.value() == value);
+        rows.map(|(row, _)| rows32(index * BLOCK_ROWS + row)).collect::<Vec<u32>>()
     });
     codec.encode_pieces(blocks, rows32(digits.len()), part);
 }
@@ -393,15 +395,16 @@ impl Builder for CpuBuilder {
         mut done: impl FnMut(&ColumnIndex) -> Result<(), E>,
     ) -> Result<(), E> {
         let threads = self.threads;
-        // Side by side where a column alone has too few blocks to share out.
-        let is_short = |(column, _): &(Digits<'_>, Codec)| column.rows() <= threads * BLOCK_ROWS;
-        let records_max = self.records_max;
+        // Side by side where a column alone has too few blocks to share out, if memory allows.
+        let records_max = self.records_max / threads;
+        let rows_max = (threads * BLOCK_ROWS).min(records_max);
+        let is_short = |(column, _): &(Digits<'_>, Codec)| column.rows() <= rows_max;
         let mut indexes: Vec<(CpuBuilder, ColumnIndex)> = Vec::new();
         for few in columns.chunks(threads.max(1)) {
             match self.pool()? {
                 Some(pool) if few.iter().all(is_short) => {
                     indexes.resize_with(few.len(), || {
-                        let builder = CpuBuilder::new(1).with_records_max(records_max / threads);
+                        let builder = CpuBuilder::new(1).with_records_max(records_max);
                         (builder, ColumnIndex::default())
                     });
                     pool.install(|| {
