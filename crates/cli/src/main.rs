@@ -108,7 +108,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             IndexError::UnknownField { .. }
             | IndexError::TooLarge { .. }
             | IndexError::BadSchema { .. }
-            | IndexError::BadInput { .. },
+            | IndexError::BadInput { .. }
+            | IndexError::WrongCodec { .. }
+            | IndexError::Build(_),
         ) => EXIT_USAGE,
         Some(_) => EXIT_DAMAGED,
     }

@@ -3,7 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use tapdex_bitmap::DecodeError;
+use tapdex_bitmap::{Codec, DecodeError};
+
+use crate::index::BuildError;
 
 /// Why an index could not be written, opened or searched.
 ///
@@ -14,12 +16,22 @@ use tapdex_bitmap::DecodeError;
 #[non_exhaustive]
 pub enum IndexError {
     /// The file system refused. The source says why: a full disk, a missing folder, no permission.
-    /// An index that was being written is gone, one that was there before is as it was.
+    /// An index that was being written has not got its name, and one that was there before is as
+    /// it was.
     #[error("cannot {operation} {}", path.display())]
     Io {
         /// What was to be done.
         operation: &'static str,
         /// To which file or folder.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The new index is complete and has its name, but its folder could not be synced: after a
+    /// crash of the machine the old one may be back, or none. Sync the folder, or build it again.
+    #[error("{} is written, but may not outlast a crash: cannot sync its folder", path.display())]
+    NotDurable {
+        /// The new index.
         path: PathBuf,
         /// What the system answered.
         source: io::Error,
@@ -166,6 +178,23 @@ pub enum IndexError {
         /// How many ids the bitmaps have.
         got: u64,
     },
+    /// A column's bitmaps have as many ids as there are rows, but a row is in two of them, and so
+    /// another is in none.
+    #[error("{section}: a row is in two of the bitmaps, and another in none")]
+    NotPartition {
+        /// Of which column.
+        section: Box<str>,
+    },
+    /// A key without rows; a value that does not occur has no key.
+    #[error("{section}: the bitmap of key {key} at offset {offset} has no rows")]
+    EmptyBitmap {
+        /// In which section.
+        section: Box<str>,
+        /// Of which key.
+        key: u16,
+        /// Where the bitmap starts.
+        offset: u64,
+    },
     /// A record that two rows of the row map stand for.
     #[error("{section}: row {row} stands for record {record}, as a row before it does")]
     NotPermutation {
@@ -206,6 +235,19 @@ pub enum IndexError {
         /// What it is.
         got: u64,
     },
+    /// A column that was built in another codec than the schema has for it.
+    #[error("cannot write column {column}: its codec is {got:?}, expected {expected:?}")]
+    WrongCodec {
+        /// Which column.
+        column: usize,
+        /// The codec in the schema.
+        expected: Codec,
+        /// That of the bitmaps.
+        got: Codec,
+    },
+    /// A column could not be built, so there is nothing to write.
+    #[error("cannot build the index of a column")]
+    Build(#[from] BuildError),
 }
 
 impl IndexError {
@@ -224,6 +266,7 @@ impl IndexError {
 
 /// What a number has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Expected {
     /// This and nothing else.
     Exactly(u64),

@@ -4,6 +4,7 @@ pub mod build;
 pub(crate) mod format;
 mod lookup;
 mod packed;
+mod parting;
 mod reader;
 pub mod schema;
 mod sort;

@@ -11,14 +11,16 @@
 //! ```
 //! use tapdex_bitmap::{Chunks, Codec};
 //! use tapdex_engine::index::{
-//!     Builder, ColumnIndex, ColumnSpec, CpuBuilder, Digits, Field, Index, IndexWriter, Schema,
-//!     Width,
+//!     Builder, ColumnSpec, CpuBuilder, Digits, Field, Index, IndexWriter, Schema, Width,
 //! };
 //! use tapdex_engine::storage::Disk;
 //!
 //! // Four packets: the network they come from, in two digits, and the port they go to.
-//! let digits = [Digits::Bytes(&[10, 10, 172, 10]), Digits::Bytes(&[1, 2, 16, 1])];
-//! let ports = Digits::Shorts(&[443, 53, 443, 22]);
+//! let columns = [
+//!     (Digits::Bytes(&[10, 10, 172, 10]), Codec::Plwah),
+//!     (Digits::Bytes(&[1, 2, 16, 1]), Codec::Plwah),
+//!     (Digits::Shorts(&[443, 53, 443, 22]), Codec::Roaring),
+//! ];
 //! let byte = ColumnSpec { width: Width::Byte, codec: Codec::Plwah };
 //! let short = ColumnSpec { width: Width::Short, codec: Codec::Roaring };
 //! let schema = Schema {
@@ -31,12 +33,8 @@
 //! // Build and write: a column at a time, in the order of the schema.
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("four.tdx");
-//! let mut writer = IndexWriter::create(&Disk, &path, 4, schema.clone())?;
-//! let (mut builder, mut index) = (CpuBuilder::new(1), ColumnIndex::default());
-//! for (column, spec) in digits.into_iter().chain([ports]).zip(schema.columns()) {
-//!     builder.build(column, spec.codec, &mut index)?;
-//!     writer.column(&index)?;
-//! }
+//! let mut writer = IndexWriter::create(&Disk, &path, 4, schema)?;
+//! CpuBuilder::new(1).build_each(&columns, |index| writer.column(index))?;
 //! writer.times(&[100, 120, 125, 160])?;
 //! writer.finish()?;
 //!
@@ -50,7 +48,7 @@
 //! assert_eq!(times.partition_point(|time| time < 125)?, 2);
 //!
 //! // Or read it all, and list what is wrong.
-//! assert!(index.verify(&mut |_| {})?.is_sound());
+//! assert!(index.verify(&mut |_| {}).is_sound());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -59,9 +57,14 @@
 //! - A file has its name when it is complete and on the disk, and is not changed after that. See
 //!   [`IndexWriter`](index::IndexWriter) and [`storage`].
 //! - Every byte of a file is covered by a checksum, or compared with what it has to be. What a
-//!   look-up touches is checked before it is used, and then remembered to be good; so a look-up
-//!   gives the right rows or an [`IndexError`]. See [`Index`](index::Index).
-//! - Bytes from a file never lead to a panic, and never to more memory than the file has bytes.
+//!   look-up touches is checked before it is used, and then remembered to be good; so on a file
+//!   that was damaged a look-up gives the right rows or an [`IndexError`].
+//! - On a file that was forged, checksums and all, a look-up goes by what the bitmaps that it reads
+//!   say, or gives an error. That a column's bitmaps have each row once is proved by
+//!   [`Index::verify`](index::Index::verify), and by nothing else.
+//! - Bytes from a file never lead to a panic. To open and verify one takes no more memory than
+//!   twice its size and 128 KiB, whatever it says. A look-up takes at most 200 bytes for each
+//!   bitmap it reads, and room for a few chunks of rows, less than 18 KiB each.
 //! - The same table gives the same bytes, on every machine and by every
 //!   [`Builder`](index::Builder).
 //!

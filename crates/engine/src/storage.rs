@@ -7,15 +7,24 @@
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+#[cfg(not(unix))]
+compile_error!("tapdex needs Unix: links, locks and folders that can be synced");
 
 /// How much the disk gets at a time, where pieces are smaller.
 const BUFFER_LEN: usize = 1 << 20;
 
+/// How often a file that turns out to be another's is given up for a new one.
+const ATTEMPTS_MAX: usize = 100;
+
 /// A place for files. [`Disk`] is the real one.
 pub trait Storage: Debug {
     /// Creates a file, or empties one that a killed process has left behind, and holds it: until
-    /// the file is dropped, another `create` of it fails with [`io::ErrorKind::WouldBlock`].
+    /// the file is dropped, another `create` of it fails with [`io::ErrorKind::WouldBlock`]. What
+    /// has a second name, by a symbolic or a hard link, is not emptied:
+    /// [`io::ErrorKind::AlreadyExists`].
     fn create(&self, path: &Path) -> io::Result<Box<dyn StorageFile>>;
     /// Gives a file another name, in the same folder; what had that name before is gone.
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()>;
@@ -53,7 +62,7 @@ pub struct Disk;
 
 impl Storage for Disk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
-        loop {
+        for _ in 0..ATTEMPTS_MAX {
             // Not emptied yet: it may be somebody else's.
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
             match file.try_lock() {
@@ -68,6 +77,8 @@ impl Storage for Disk {
                 return Ok(Box::new(DiskFile { file: BufWriter::with_capacity(BUFFER_LEN, file) }));
             }
         }
+        // As many others have finished this file in the meantime: it is theirs.
+        Err(io::ErrorKind::WouldBlock.into())
     }
 
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {
@@ -75,8 +86,7 @@ impl Storage for Disk {
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        // Elsewhere a folder cannot be opened, and a rename is as durable as it gets.
-        if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+        File::open(folder)?.sync_all()
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -84,24 +94,19 @@ impl Storage for Disk {
     }
 }
 
-/// Whether the path leads to the file.
-#[cfg(unix)]
+/// Whether the path leads to the file; an error if another path does, too.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
     let ours = file.metadata()?;
     match std::fs::symlink_metadata(path) {
         // Its owner would rename the link, and not the file.
         Ok(there) if there.is_symlink() => Err(io::ErrorKind::AlreadyExists.into()),
-        Ok(there) => Ok((there.dev(), there.ino()) == (ours.dev(), ours.ino())),
+        Ok(there) if (there.dev(), there.ino()) != (ours.dev(), ours.ino()) => Ok(false),
+        // Emptied under this name, it would be empty under the other.
+        Ok(there) if there.nlink() > 1 => Err(io::ErrorKind::AlreadyExists.into()),
+        Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// Whether the path leads to the file; an open one cannot be renamed here.
-#[cfg(not(unix))]
-fn is_at(_file: &File, _path: &Path) -> io::Result<bool> {
-    Ok(true)
 }
 
 #[derive(Debug)]
@@ -146,7 +151,20 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
+    fn a_file_with_a_second_name_is_not_emptied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join(".a.tmp"), folder.path().join("other"));
+        std::fs::write(&other, "precious").unwrap();
+        for link in [std::fs::hard_link::<&Path, &Path>, std::os::unix::fs::symlink] {
+            link(&other, &path).unwrap();
+            assert_eq!(Disk.create(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(std::fs::read(&other).unwrap(), b"precious");
+            std::fs::remove_file(&path).unwrap();
+        }
+        assert!(Disk.create(&path).is_ok());
+    }
+
+    #[test]
     fn a_file_that_was_renamed_is_not_taken_for_the_temporary_one() {
         let folder = tempfile::tempdir().unwrap();
         let (path, renamed) = (folder.path().join(".a.tmp"), folder.path().join("a"));

@@ -36,6 +36,7 @@ fn check(what: &str, builder: &mut CpuBuilder, column: Digits<'_>, codec: Codec)
     assert_eq!(index.keys, keys, "{what}, {codec}: keys");
     assert_eq!(index.offsets, offsets, "{what}, {codec}: offsets");
     assert!(index.parts.concat() == bytes, "{what}, {codec}: bitmaps");
+    assert_eq!((index.codec, index.rows as usize), (codec, column.rows()), "{what}");
 }
 
 /// Columns that break builders: with a name and the digits.
@@ -143,6 +144,33 @@ fn many_columns_come_in_order() {
             }
         }
     }
+}
+
+#[test]
+fn indexes_are_equal_however_they_are_cut() {
+    let build = |threads, codec, digits: &[u16]| {
+        let mut index = ColumnIndex::default();
+        CpuBuilder::new(threads).build(Digits::Shorts(digits), codec, &mut index).unwrap();
+        index
+    };
+    let digits: Vec<u16> = (0..5_000).map(|row| row % 700).collect();
+    let one = build(1, Codec::Plwah, &digits);
+    let two = build(2, Codec::Plwah, &digits);
+    assert!(one.parts.len() < two.parts.len() && one == two);
+    assert!(one != build(2, Codec::Wah, &digits) && one != build(2, Codec::Plwah, &digits[1..]));
+    let change = |change: fn(&mut ColumnIndex)| {
+        let mut changed = two.clone();
+        change(&mut changed);
+        changed
+    };
+    assert!(one != change(|index| index.codec = Codec::Wah));
+    assert!(one != change(|index| index.rows += 1));
+    assert!(one != change(|index| index.keys[3] += 1));
+    assert!(one != change(|index| index.offsets[3] += 1));
+    assert!(one != change(|index| index.parts[1][3] ^= 1));
+    assert!(one != change(|index| index.parts[0].push(0)));
+    let empty = build(1, Codec::Wah, &[]);
+    assert!(empty == ColumnIndex::default() && empty == build(2, Codec::Wah, &[]));
 }
 
 #[test]

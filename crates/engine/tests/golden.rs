@@ -60,7 +60,7 @@ fn the_golden_file_is_written_byte_for_byte() {
 #[test]
 fn the_golden_file_is_read() {
     let index = Index::open(&golden_path()).unwrap();
-    assert_eq!((index.rows(), index.row_order()), (300, RowOrder::Sorted));
+    assert_eq!((index.version(), index.rows(), index.row_order()), (1, 300, RowOrder::Sorted));
     let codecs: Vec<u8> = index.schema().columns().map(|column| column.codec.id() as u8).collect();
     assert_eq!(codecs, ALL_CODECS.map(|codec| codec.id() as u8));
     check_index(&index, &golden_table(), 1);

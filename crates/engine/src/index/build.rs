@@ -1,5 +1,6 @@
 //! From a column of digits to keys, offsets and bitmaps.
 
+use std::io;
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -38,9 +39,14 @@ impl Digits<'_> {
 /// The index of a column: the values that occur, and in which rows each does.
 ///
 /// Key `keys[i]` has the bitmap `offsets[i]..offsets[i + 1]` of the bytes, which lie in `parts`,
-/// one after the other; a bitmap is never cut between two parts.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// one after the other; a bitmap is never cut between two parts. Two are equal if all but the cuts
+/// are.
+#[derive(Debug, Clone)]
 pub struct ColumnIndex {
+    /// The codec of the bitmaps.
+    pub codec: Codec,
+    /// How many rows the column has.
+    pub rows: u32,
     /// The values that occur, ascending.
     pub keys: Vec<u16>,
     /// Where each key's bitmap starts, and at last where all end: one more than there are keys.
@@ -48,6 +54,25 @@ pub struct ColumnIndex {
     /// The bitmaps, in order.
     pub parts: Vec<Vec<u8>>,
 }
+
+/// The index of a column of no rows.
+impl Default for ColumnIndex {
+    fn default() -> Self {
+        Self { codec: Codec::Wah, rows: 0, keys: vec![], offsets: vec![0], parts: vec![] }
+    }
+}
+
+impl PartialEq for ColumnIndex {
+    fn eq(&self, other: &Self) -> bool {
+        let bytes = |index: &Self| index.parts.iter().map(Vec::len).sum::<usize>();
+        (self.codec, self.rows) == (other.codec, other.rows)
+            && (&self.keys, &self.offsets) == (&other.keys, &other.offsets)
+            && bytes(self) == bytes(other)
+            && self.parts.iter().flatten().eq(other.parts.iter().flatten())
+    }
+}
+
+impl Eq for ColumnIndex {}
 
 impl ColumnIndex {
     /// Takes the index back to none at all; what is left is memory to be used again.
@@ -109,7 +134,7 @@ pub enum BuildError {
     },
     /// The threads could not be started. Use one, which needs none.
     #[error("cannot start threads")]
-    Threads(#[source] rayon::ThreadPoolBuildError),
+    Threads(#[source] io::Error),
 }
 
 /// Rows whose records are in memory at a time, unless a builder is told otherwise: 1 GiB of them.
@@ -174,7 +199,8 @@ impl CpuBuilder {
     fn pool(&mut self) -> Result<Option<&rayon::ThreadPool>, BuildError> {
         if self.threads > 1 && self.pool.is_none() {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads);
-            self.pool = Some(pool.build().map_err(BuildError::Threads)?);
+            self.pool =
+                Some(pool.build().map_err(|error| BuildError::Threads(io::Error::other(error)))?);
         }
         Ok(self.pool.as_ref())
     }
@@ -378,10 +404,9 @@ impl Builder for CpuBuilder {
         target: &mut ColumnIndex,
     ) -> Result<(), BuildError> {
         let rows = column.rows();
-        if u32::try_from(rows).is_err() {
-            return Err(BuildError::TooManyRows { rows });
-        }
+        let rows = u32::try_from(rows).map_err(|_| BuildError::TooManyRows { rows })?;
         self.pool()?;
+        (target.codec, target.rows) = (codec, rows);
         match column {
             Digits::Bytes(digits) => self.build_digits(digits, codec, target),
             Digits::Shorts(digits) => self.build_digits(digits, codec, target),

@@ -19,21 +19,6 @@ pub const FORMAT_VERSION: u16 = 1;
 /// The oldest version that is read.
 pub const FORMAT_VERSION_OLDEST: u16 = 1;
 
-/// The versions that are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FormatVersion {
-    V1,
-}
-
-impl FormatVersion {
-    fn from_code(code: u16) -> Option<Self> {
-        match code {
-            1 => Some(Self::V1),
-            _ => None,
-        }
-    }
-}
-
 /// Bytes of the header.
 pub const HEADER_LEN: u64 = 64;
 /// Bytes of the footer.
@@ -65,6 +50,7 @@ const _: () = assert!(FOOTER_MAGIC + MAGIC.len() == size(FOOTER_LEN));
 
 /// What a section holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 #[repr(u16)]
 pub enum SectionKind {
     /// Row count, row order, fields and columns.
@@ -108,12 +94,23 @@ impl SectionKind {
 
 /// In which order the rows of an index are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 #[repr(u8)]
 pub enum RowOrder {
     /// Row and record have the same number.
     Arrival = 0,
     /// Like rows were brought together; the row map leads back.
     Sorted = 1,
+}
+
+impl RowOrder {
+    /// Its name: `arrival` or `sorted`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Arrival => "arrival",
+            Self::Sorted => "sorted",
+        }
+    }
 }
 
 /// A number of bytes that lie in memory.
@@ -192,25 +189,23 @@ pub(crate) fn encode_header() -> [u8; size(HEADER_LEN)] {
     header
 }
 
-/// Checks the header of a file.
-pub(crate) fn decode_header(file: &[u8]) -> Result<FormatVersion, IndexError> {
+/// Checks the header of a file, and returns the version of its format.
+pub(crate) fn decode_header(file: &[u8]) -> Result<u16, IndexError> {
     let section = || "header".into();
     check_magic(file, 0)?;
     let least = HEADER_LEN + FOOTER_LEN;
     check_field(&section, "file length", 0, Expected::AtLeast(least), file.len() as u64)?;
     check_sum(&section, 0, &file[..HEADER_SUM], u32_at(file, HEADER_SUM))?;
-    let got = u16_at(file, 8);
-    let version = FormatVersion::from_code(got).ok_or(IndexError::Version {
-        got,
-        oldest: FORMAT_VERSION_OLDEST,
-        newest: FORMAT_VERSION,
-    })?;
+    let (got, oldest, newest) = (u16_at(file, 8), FORMAT_VERSION_OLDEST, FORMAT_VERSION);
+    if !(oldest..=newest).contains(&got) {
+        return Err(IndexError::Version { got, oldest, newest });
+    }
     let zeros = file[10..HEADER_SUM].iter().position(|&byte| byte != 0);
     if let Some(at) = zeros {
         let (offset, got) = (10 + at as u64, file[10 + at].into());
         check_field(&section, "reserved byte", offset, Expected::Exactly(0), got)?;
     }
-    Ok(version)
+    Ok(u16_at(file, 8))
 }
 
 /// Where the directory lies.
@@ -235,15 +230,15 @@ impl Footer {
         footer
     }
 
-    /// The footer as it stands, of a file that has room for one.
-    pub(crate) fn parse(file: &[u8]) -> Option<Self> {
-        let footer = &file[file.len().checked_sub(size(FOOTER_LEN))?..];
-        Some(Self {
+    /// The footer as it stands at the end of a file that has room for one.
+    pub(crate) fn parse(file: &[u8]) -> Self {
+        let footer = &file[file.len().saturating_sub(size(FOOTER_LEN))..];
+        Self {
             directory: u64_at(footer, 0),
             directory_len: u64_at(footer, 8),
             file_len: u64_at(footer, 16),
             directory_sum: u32_at(footer, 24),
-        })
+        }
     }
 
     /// The footer of a file whose header is good, and its directory's bytes, checked.
@@ -254,9 +249,7 @@ impl Footer {
         check_magic(file, at + FOOTER_MAGIC as u64)?;
         let stored = u32_at(file, size(at) + FOOTER_SUM);
         check_sum(&section, at, &file[size(at)..size(at) + FOOTER_SUM], stored)?;
-        let Some(footer) = Self::parse(file) else {
-            return Err(IndexError::MissingSection { section: section() });
-        };
+        let footer = Self::parse(file);
         let exactly = Expected::Exactly;
         check_field(&section, "file length", at + 16, exactly(file_len), footer.file_len)?;
         let most = Expected::AtMost(at - HEADER_LEN);
@@ -428,13 +421,22 @@ pub(crate) fn encode_schema(rows: u32, order: RowOrder, schema: &Schema) -> Vec<
     target
 }
 
-/// The schema section of a file; `offset` is where it starts, for messages.
+/// The schema section of a file; `offset` is where it starts, for messages. One with more columns
+/// than `columns_max` is refused before there is room for them.
 pub(crate) fn decode_schema(
     bytes: &[u8],
     offset: u64,
+    columns_max: u64,
 ) -> Result<(u32, RowOrder, Schema), IndexError> {
     let section = || "schema".into();
-    let exactly = Expected::Exactly;
+    let (exactly, most) = (Expected::Exactly, Expected::AtMost(columns_max));
+    let listed = |what, offset, got: u8| IndexError::BadField {
+        section: section(),
+        what,
+        offset,
+        expected: Expected::Listed,
+        got: got.into(),
+    };
     let mut at = 0;
     // The bytes from here to there, if there are so many.
     let mut take = |len: usize| {
@@ -448,37 +450,35 @@ pub(crate) fn decode_schema(
     let order = match head[4] {
         0 => RowOrder::Arrival,
         1 => RowOrder::Sorted,
-        got => {
-            check_field(&section, "row order", start + 4, Expected::Listed, got.into())?;
-            RowOrder::Sorted
-        }
+        got => return Err(listed("row order", start + 4, got)),
     };
     check_field(&section, "reserved byte", start + 5, exactly(0), head[5].into())?;
-    let mut schema = Schema::default();
-    for _ in 0..u16_at(head, 6) {
-        let (lens, _) = take(2)?;
+    // Every field has a column.
+    let count = u16_at(head, 6);
+    check_field(&section, "number of fields", start + 6, most, count.into())?;
+    let mut schema = Schema { fields: Vec::with_capacity(count.into()) };
+    let mut columns_count = 0;
+    for _ in 0..count {
+        let (lens, start) = take(2)?;
+        columns_count += u64::from(lens[1]);
+        check_field(&section, "number of columns", start + 1, most, columns_count)?;
         let (name, start) = take(lens[0].into())?;
         let name = str::from_utf8(name);
         let name = name.map_err(|_| IndexError::BadName { section: section(), offset: start })?;
         let (specs, start) = take(3 * usize::from(lens[1]))?;
-        let columns = specs.as_chunks::<3>().0.iter().zip((start..).step_by(3));
-        let columns = columns.map(|(&[bits, id, parameter], at)| {
-            let listed = |what, at, got: u8| IndexError::BadField {
-                section: section(),
-                what,
-                offset: at,
-                expected: Expected::Listed,
-                got: got.into(),
-            };
+        let mut columns = Vec::with_capacity(lens[1].into());
+        for (&[bits, id, parameter], at) in
+            specs.as_chunks::<3>().0.iter().zip((start..).step_by(3))
+        {
             let width = match bits {
                 8 => Width::Byte,
                 16 => Width::Short,
                 _ => return Err(listed("width", at, bits)),
             };
             let codec = Codec::from_id(id, parameter);
-            Ok(ColumnSpec { width, codec: codec.ok_or_else(|| listed("codec", at + 1, id))? })
-        });
-        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+            let codec = codec.ok_or_else(|| listed("codec", at + 1, id))?;
+            columns.push(ColumnSpec { width, codec });
+        }
         schema.fields.push(Field { name: name.to_owned(), columns });
     }
     let end = offset + at as u64;
@@ -490,13 +490,6 @@ pub(crate) fn decode_schema(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn exactly_these_versions_are_read() {
-        let read = |&code: &u16| FormatVersion::from_code(code).is_some();
-        let codes: Vec<u16> = (0..=u16::MAX).filter(read).collect();
-        assert_eq!(codes, (FORMAT_VERSION_OLDEST..=FORMAT_VERSION).collect::<Vec<_>>());
-    }
 
     #[test]
     fn exactly_these_kinds_are_known() {
@@ -515,9 +508,14 @@ mod tests {
             ],
         };
         let bytes = encode_schema(7, RowOrder::Sorted, &schema);
-        assert_eq!(decode_schema(&bytes, 0).unwrap(), (7, RowOrder::Sorted, schema));
+        assert_eq!(decode_schema(&bytes, 0, 17).unwrap(), (7, RowOrder::Sorted, schema));
         for len in 0..bytes.len() {
-            assert!(decode_schema(&bytes[..len], 0).is_err());
+            assert!(decode_schema(&bytes[..len], 0, 17).is_err());
+        }
+        for columns_max in 0..17 {
+            let error = decode_schema(&bytes, 0, columns_max).unwrap_err();
+            let what = if columns_max < 2 { "number of fields" } else { "number of columns" };
+            assert!(matches!(error, IndexError::BadField { what: w, .. } if w == what), "{error}");
         }
     }
 

@@ -49,7 +49,7 @@ impl Block {
         let mut words = [0; WORDS_MAX];
         for (i, value) in values.iter().enumerate() {
             let (value, at) = (value - base, i * bits as usize);
-            words[(at / 64).min(WORDS_MAX - 1)] |= value << (at % 64);
+            words[at / 64] |= value << (at % 64);
             if at % 64 + bits as usize > 64 {
                 words[at / 64 + 1] |= value >> (64 - at % 64);
             }

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tapdex_bitmap::{Bitmap, Codec};
 
 use super::format::{
-    BLOCK_LEN, Entry, Footer, HEADER_LEN, RowOrder, SectionKind, array, blocks, check_field,
-    check_sum, decode_directory, decode_header, decode_schema, size,
+    BLOCK_LEN, Entry, Footer, HEADER_LEN, NO_COLUMN, RowOrder, SectionKind, array, blocks,
+    check_field, check_sum, decode_directory, decode_header, decode_schema, size,
 };
 use super::lookup::FieldIndex;
 use super::packed::Packed;
+use super::parting::Parting;
 use super::schema::{ColumnSpec, Schema, Width};
 use crate::error::{Expected, IndexError};
 use crate::mmap::Map;
@@ -22,13 +23,18 @@ pub const PROBLEMS_MAX: usize = 100;
 
 /// An index: which rows have which value in which field.
 ///
-/// Opening reads header, footer, directory and schema, and nothing else, so it takes the same time
-/// for every size. What a look-up touches is checked when it is first touched: the checksum of
-/// each block of 64 KiB, the order of a column's keys, and that a bitmap is one. After that the
-/// same look-up checks a few bits. An index can be searched from many threads at once.
+/// Opening reads header, footer, directory and schema, and nothing else: they grow with the number
+/// of columns, not with that of the rows. What a look-up touches is checked when it is first
+/// touched: the checksum of each block of 64 KiB, the order of a column's keys, and that a bitmap
+/// is one. After that the same look-up checks a few bits. An index can be searched from many
+/// threads at once.
+///
+/// A look-up reads some of a column's bitmaps and goes by what they say. That each row is in one of
+/// them and in no other is a matter of all of them: [`verify`](Index::verify) proves it.
 #[derive(Debug)]
 pub struct Index {
     bytes: Bytes,
+    version: u16,
     rows: u32,
     order: RowOrder,
     schema: Schema,
@@ -103,7 +109,8 @@ pub struct Verified {
     pub bitmaps: u64,
     /// How many bytes the file has.
     pub len_bytes: u64,
-    /// What is wrong, in order of the file; empty for a sound one. At most [`PROBLEMS_MAX`].
+    /// What is wrong; empty for a sound file. First what is wrong with checksums and padding, in
+    /// order of the file, then with columns, row map and times. At most [`PROBLEMS_MAX`].
     pub problems: Vec<IndexError>,
     /// How many problems more there are.
     pub problems_more: u64,
@@ -140,12 +147,13 @@ impl Index {
     fn new(bytes: Bytes) -> Result<Self, IndexError> {
         let file = bytes.get();
         // There is one version so far, so there is one way to go on.
-        decode_header(file)?;
+        let version = decode_header(file)?;
         let (footer, directory) = Footer::decode(file)?;
         let (entries, bits) = decode_directory(&footer, directory)?;
         let checked = zeros(bits);
         let mut index = Self {
             bytes,
+            version,
             rows: 0,
             order: RowOrder::Arrival,
             schema: Schema::default(),
@@ -171,8 +179,12 @@ impl Index {
             let offset = second.offset;
             return Err(IndexError::SurplusSection { section: name(), offset });
         }
-        let section = Section { index: self, entry: at };
-        let decoded = decode_schema(section.read(0, entry.len)?, entry.offset)?;
+        if entry.column != NO_COLUMN {
+            return Err(self.surplus(at));
+        }
+        // Keys, offsets and bitmaps of each column.
+        let columns_max = self.entries.len() as u64 / 3;
+        let decoded = decode_schema(self.section(at).all()?, entry.offset, columns_max)?;
         (self.rows, self.order, self.schema) = decoded;
         Ok(())
     }
@@ -181,7 +193,8 @@ impl Index {
     fn place_sections(&mut self) -> Result<(), IndexError> {
         const MISSING: u32 = u32::MAX;
         let state = |spec| ColumnState { spec, sections: [MISSING; 3], opened: OnceLock::new() };
-        let mut columns: Vec<ColumnState> = self.schema.columns().map(state).collect();
+        let mut columns = Vec::with_capacity(self.schema.columns().count());
+        columns.extend(self.schema.columns().map(state));
         let (mut row_map, mut times) = (None, None);
         for (at, entry) in self.entries.iter().enumerate() {
             let Some(kind) = entry.known() else {
@@ -203,7 +216,7 @@ impl Index {
                     }
                 }
             };
-            if entry.column != super::format::NO_COLUMN || slot.replace(at).is_some() {
+            if entry.column != NO_COLUMN || slot.replace(at).is_some() {
                 return Err(self.surplus(at));
             }
         }
@@ -249,6 +262,11 @@ impl Index {
         check(offsets, Expected::Exactly((count + 1) * offset_len(bitmaps.len())), offsets.len())?;
         // The bitmap of a key that occurs has at least a byte.
         check(bitmaps, Expected::AtLeast(count), bitmaps.len())
+    }
+
+    /// The version of the file's format.
+    pub fn version(&self) -> u16 {
+        self.version
     }
 
     /// How many rows there are.
@@ -327,12 +345,12 @@ impl Index {
     }
 
     /// Reads the whole file: all checksums, all keys, offsets and bitmaps, whether each column's
-    /// bitmaps have as many ids as there are rows, and whether the row map names each record once.
+    /// bitmaps have each row once, and whether the row map names each record once.
     ///
-    /// `each` is called when a section's checksums have been compared. What is wrong is collected,
-    /// not returned as an error, as far as it can be followed; the result is an error only if
-    /// nothing can be said at all, which is not so for an index that could be opened.
-    pub fn verify(&self, each: &mut dyn FnMut(&SectionInfo)) -> Result<Verified, IndexError> {
+    /// `each` is called when a section's checksums have been compared. What is wrong is collected
+    /// as far as it can be followed. That each row is there once is found out with a hash whose key
+    /// is drawn for each call: a forged file passes by chance only.
+    pub fn verify(&self, each: &mut dyn FnMut(&SectionInfo)) -> Verified {
         let len_bytes = self.len_bytes();
         let mut found = Verified { len_bytes, ..Verified::default() };
         let mut end = HEADER_LEN;
@@ -344,16 +362,17 @@ impl Index {
             found.sections += 1;
             each(&section.info());
         }
-        let directory = Footer::parse(self.bytes.get()).map_or(end, |footer| footer.directory);
+        let directory = Footer::parse(self.bytes.get()).directory;
         self.verify_padding(end..directory, &mut found);
         // A damaged block has been named already: not once more for each bitmap in it.
         let mut add = |found: &mut Verified, error| match error {
             IndexError::Checksum { .. } => {}
             error => found.add(error),
         };
+        let parting = Parting::new();
         for n in 0..self.columns.len() {
             match self.column(n) {
-                Ok(column) => column.verify(&mut found, &mut add),
+                Ok(column) => column.verify(&parting, &mut found, &mut add),
                 Err(error) => add(&mut found, error),
             }
         }
@@ -366,7 +385,7 @@ impl Index {
         if let Err(error) = times {
             add(&mut found, error);
         }
-        Ok(found)
+        found
     }
 
     fn verify_padding(&self, range: Range<u64>, found: &mut Verified) {
@@ -698,12 +717,29 @@ impl<'a> Column<'a> {
         Ok(bitmap)
     }
 
-    fn verify(&self, found: &mut Verified, add: &mut dyn FnMut(&mut Verified, IndexError)) {
-        let (mut rows, mut all) = (0, true);
+    fn verify(
+        &self,
+        parting: &Parting,
+        found: &mut Verified,
+        add: &mut dyn FnMut(&mut Verified, IndexError),
+    ) {
+        let expected = self.index.rows.into();
+        let (mut rows, mut sum, mut all) = (0, 0_u64, true);
         for i in 0..self.len() {
             match self.bitmap(i) {
                 Ok(bitmap) => {
-                    rows += bitmap.cardinality();
+                    let count = bitmap.cardinality();
+                    if count == 0 {
+                        let (section, key) =
+                            (self.bitmaps.name(), u16::from_le_bytes(self.keys[i]));
+                        let offset = self.bitmaps.offset() + self.offset(i);
+                        add(found, IndexError::EmptyBitmap { section, key, offset });
+                    }
+                    rows += count;
+                    // Past that the column is wrong anyhow, and a few bytes may say many rows.
+                    if rows <= expected {
+                        sum = sum.wrapping_add(parting.sum(&bitmap));
+                    }
                     found.bitmaps += 1;
                 }
                 Err(error) => {
@@ -712,10 +748,11 @@ impl<'a> Column<'a> {
                 }
             }
         }
-        let expected = self.index.rows.into();
         if all && rows != expected {
             let section = self.bitmaps.name();
             add(found, IndexError::Cardinality { section, expected, got: rows });
+        } else if all && sum != parting.all(self.index.rows) {
+            add(found, IndexError::NotPartition { section: self.bitmaps.name() });
         }
     }
 }

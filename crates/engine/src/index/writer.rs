@@ -19,7 +19,7 @@ pub(crate) type Append<'a> = dyn FnMut(&[u8]) -> Result<(), IndexError> + 'a;
 
 /// Writes an index file, section after section, and gives it its name when it is complete.
 ///
-/// Until [`finish`](IndexWriter::finish) returns, an index that was there before under the same
+/// Until [`finish`](IndexWriter::finish) is called, an index that was there before under the same
 /// name is as it was. After an error, or when the writer is dropped, the temporary file is
 /// removed; a writer that has returned an error is of no more use.
 ///
@@ -82,12 +82,18 @@ impl<'s> IndexWriter<'s> {
         };
         let columns = self.columns.len() as u64;
         check("number of columns", Expected::AtMost(columns), n as u64 + 1)?;
+        let spec = self.columns[n];
+        if index.codec != spec.codec {
+            let (expected, got) = (spec.codec, index.codec);
+            return Err(IndexError::WrongCodec { column: n, expected, got });
+        }
+        check("number of rows", Expected::Exactly(self.rows.into()), index.rows.into())?;
         let (keys, offsets) = (&index.keys, &index.offsets);
         // Every row has a key, and every key a row.
         let keys_len = keys.len() as u64;
         check("number of keys", Expected::AtMost(self.rows.into()), keys_len)?;
         check("number of keys", Expected::AtLeast(u64::from(self.rows.min(1))), keys_len)?;
-        let key_max = (1_u64 << self.columns[n].width.bits()) - 1;
+        let key_max = (1_u64 << spec.width.bits()) - 1;
         if let Some(&last) = keys.last() {
             check("last key", Expected::AtMost(key_max), last.into())?;
         }
@@ -108,7 +114,7 @@ impl<'s> IndexWriter<'s> {
             append_numbers(keys, |key| key.to_le_bytes(), append)
         })?;
         self.section(SectionKind::Offsets, column, &mut |append| match u32::try_from(len) {
-            Ok(_) => append_numbers(offsets, |offset| size_narrow(offset).to_le_bytes(), append),
+            Ok(_) => append_numbers(offsets, |offset| offset32(offset).to_le_bytes(), append),
             Err(_) => append_numbers(offsets, u64::to_le_bytes, append),
         })?;
         self.section(SectionKind::Bitmaps, column, &mut |append| {
@@ -118,8 +124,9 @@ impl<'s> IndexWriter<'s> {
         Ok(())
     }
 
-    /// Writes which record each row stands for, in order of arrival: each once. Rows that are not
-    /// in order of their arrival need it; without it row and record are the same number.
+    /// Writes, for each row in order of the rows, the number of the record that it stands for,
+    /// records being counted from 0 in order of arrival. Each record occurs once. Rows that are
+    /// not in order of arrival need it; without it row and record have the same number.
     pub fn row_map(&mut self, records: &[u32]) -> Result<(), IndexError> {
         let result = self.try_row_map(records);
         self.pending.settle(result)
@@ -135,7 +142,7 @@ impl<'s> IndexWriter<'s> {
         if self.order == RowOrder::Sorted {
             return Err(bad("number of row maps", Expected::AtMost(1), 2));
         }
-        let rows = u64::from(self.rows);
+        let (row_count, rows) = (self.rows, u64::from(self.rows));
         if records.len() as u64 != rows {
             let got = records.len() as u64;
             return Err(bad("number of rows", Expected::Exactly(rows), got));
@@ -153,7 +160,7 @@ impl<'s> IndexWriter<'s> {
             *word |= 1 << (record % 64);
         }
         self.section(SectionKind::RowMap, NO_COLUMN, &mut |append| {
-            packed::encode(size_narrow(rows), |row| records[row].into(), append)
+            packed::encode(row_count, |row| records[row].into(), append)
         })?;
         self.order = RowOrder::Sorted;
         Ok(())
@@ -187,6 +194,9 @@ impl<'s> IndexWriter<'s> {
     }
 
     /// Completes the file and gives it its name; returns how many bytes it has.
+    ///
+    /// After an error the name leads to what it led to before, with one exception: after
+    /// [`IndexError::NotDurable`] it leads to the new index, which may not outlast a crash.
     pub fn finish(mut self) -> Result<u64, IndexError> {
         let result = self.try_finish();
         self.pending.settle(result)
@@ -254,9 +264,9 @@ impl<'s> IndexWriter<'s> {
     }
 }
 
-/// A number that has been compared with a row count or with the length of bitmaps.
-fn size_narrow(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
+/// An offset into bitmaps whose length fits into 32 bits.
+fn offset32(offset: u64) -> u32 {
+    u32::try_from(offset).unwrap_or(u32::MAX)
 }
 
 /// Appends numbers, some thousand at a time.
@@ -338,7 +348,8 @@ impl<'s> Pending<'s> {
         self.file = None;
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
-        self.storage.sync_folder(folder).map_err(|error| IndexError::io("sync", folder, error))
+        let synced = self.storage.sync_folder(folder);
+        synced.map_err(|source| IndexError::NotDurable { path: target.to_owned(), source })
     }
 
     fn remove(&mut self) {

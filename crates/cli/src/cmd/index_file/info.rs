@@ -5,16 +5,11 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use tapdex_engine::IndexError;
-use tapdex_engine::index::{
-    FORMAT_VERSION, FORMAT_VERSION_OLDEST, Field, Index, RowOrder, SectionKind,
-};
+use tapdex_engine::index::{Field, Index, SectionKind};
 
 use super::json;
 use crate::cmd::CANNOT_WRITE;
 use crate::cmd::table::{self, Align};
-
-// Which version a file has need not be asked as long as there is one.
-const _: () = assert!(FORMAT_VERSION == FORMAT_VERSION_OLDEST);
 
 /// Show what an index file holds, and what takes how many bytes.
 ///
@@ -101,13 +96,6 @@ impl<'a> Info<'a> {
         self.columns.chunk_by(|_, next| next.digit > 0)
     }
 
-    fn order(&self) -> &'static str {
-        match self.index.row_order() {
-            RowOrder::Arrival => "arrival",
-            RowOrder::Sorted => "sorted",
-        }
-    }
-
     fn bytes_a_row(&self, bytes: u64) -> Option<String> {
         let rows = self.index.rows();
         (rows > 0).then(|| format!("{:.3}", bytes as f64 / f64::from(rows)))
@@ -118,8 +106,8 @@ impl<'a> Info<'a> {
     }
 
     fn write_tables(&self, out: &mut dyn Write) -> io::Result<()> {
-        let (rows, order) = (self.index.rows(), self.order());
-        writeln!(out, "rows {rows}, order {order}, format version {FORMAT_VERSION}")?;
+        let (rows, order) = (self.index.rows(), self.index.row_order().name());
+        writeln!(out, "rows {rows}, order {order}, format version {}", self.index.version())?;
         if let Some((first, last)) = self.times {
             writeln!(out, "times {first} to {last}")?;
         }
@@ -176,12 +164,14 @@ impl<'a> Info<'a> {
     }
 
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        let (rows, order, bytes) = (self.index.rows(), self.order(), self.index.len_bytes());
+        let index = self.index;
+        let (rows, bytes, version) = (index.rows(), index.len_bytes(), index.version());
+        let order = index.row_order().name();
         let times = match self.times {
             Some((first, last)) => format!(r#"{{"first":{first},"last":{last}}}"#),
             None => "null".to_owned(),
         };
-        write!(out, r#"{{"rows":{rows},"order":"{order}","version":{FORMAT_VERSION},"#)?;
+        write!(out, r#"{{"rows":{rows},"order":"{order}","version":{version},"#)?;
         writeln!(out, r#""bytes":{bytes},"times":{times}}}"#)?;
         let sizes = |bytes| {
             let a_row = self.bytes_a_row(bytes).unwrap_or("null".to_owned());
