@@ -217,6 +217,8 @@ pub struct Batch {
     pub(crate) gap_min: u32,
     /// No literal is nearly full.
     pub(crate) is_sparse: bool,
+    /// Every literal has one row.
+    pub(crate) is_single: bool,
 }
 
 impl Batch {
@@ -230,6 +232,7 @@ impl Batch {
             gap_max: 0,
             gap_min: 0,
             is_sparse: false,
+            is_single: false,
         }
     };
 }
@@ -382,6 +385,7 @@ impl<S: GroupSink> Grouper<S> {
             batch.gap_min = found.gap_min.min(batch.gaps[0]);
             // A nearly full group has that many ids, the others one each at least.
             batch.is_sparse = ids < found.len - 1 + NEARLY_FULL_ROWS as usize;
+            batch.is_single = ids == found.len;
             self.sink.literals(batch);
         }
         (self.group, self.payload) = (found.last, open);

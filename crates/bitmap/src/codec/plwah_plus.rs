@@ -154,6 +154,26 @@ impl LinkRule for PlwahPlus {
     }
 }
 
+/// The rule for literals of one row.
+struct Single;
+
+impl LinkRule for Single {
+    #[inline(always)]
+    fn pair(payload: u32) -> u32 {
+        FILL | payload.leading_zeros() << FIRST_POSITION_SHIFT
+    }
+
+    #[inline(always)]
+    fn joins(pair: u32, gap: u32) -> bool {
+        PlwahPlus::joins(pair, gap)
+    }
+
+    #[inline(always)]
+    fn words(before: [u32; 2], open: bool, gap: u32, pair: u32) -> [u32; 2] {
+        PlwahPlus::words(before, open, gap, pair)
+    }
+}
+
 impl<T: WordTarget> Sink<T> {
     #[inline(always)]
     fn piece(&mut self, ones: bool, count: u32) {
@@ -205,7 +225,11 @@ impl<T: WordTarget> GroupSink for Sink<T> {
         }
         let Batch { gaps, payloads, len, words: [words, _], .. } = batch;
         let last = payloads[len.items - 1];
-        let (len, open) = link_words::<PlwahPlus>(before, gaps, payloads, len.items, words);
+        let (len, open) = if batch.is_single && before.0.count_ones() <= 1 {
+            link_words::<Single>(before, gaps, payloads, len.items, words)
+        } else {
+            link_words::<PlwahPlus>(before, gaps, payloads, len.items, words)
+        };
         self.target.words(&words[..len]);
         self.open = Item::None;
         if open {

@@ -80,6 +80,19 @@ impl Digest {
         })
     }
 
+    /// The digest of a fill of zeros, or of a literal of one row.
+    #[inline(always)]
+    pub(crate) fn of_single(word: u32) -> Self {
+        let place = ((word & FULL).leading_zeros() / 8) ^ 3;
+        let byte = (word & FULL) >> (8 * (place & 3)) & 0xFF;
+        let short = if word <= 255 { Self::SHORT } else { 0 };
+        Self(if word & LITERAL != 0 {
+            Self::DIRTY | place << 8 | byte
+        } else {
+            (word & 0xFF) << 16 | short
+        })
+    }
+
     /// Whether it is a literal that can be merged.
     #[inline(always)]
     pub(crate) fn is_dirty(self) -> bool {
@@ -132,6 +145,26 @@ pub struct Sink<T, R> {
     rule: std::marker::PhantomData<R>,
 }
 
+/// A rule for fills of zeros and literals of one row.
+struct Single<R>(std::marker::PhantomData<R>);
+
+impl<R: TripleRule> TripleRule for Single<R> {
+    #[inline(always)]
+    fn digest(word: u32) -> u32 {
+        Digest::of_single(word).0
+    }
+
+    #[inline(always)]
+    fn fill_first(digests: [u32; 3]) -> u32 {
+        R::fill_first(digests)
+    }
+
+    #[inline(always)]
+    fn literal_first(digests: [u32; 3]) -> u32 {
+        R::literal_first(digests)
+    }
+}
+
 /// A fill of zeros and a literal, each alone.
 struct Alone;
 
@@ -172,7 +205,12 @@ impl<T: WordTarget, R: Rule> Sink<T, R> {
                 items += 1;
             }
             let (gaps, payloads) = (&*gaps, &*payloads);
-            let (written, left) = turn_words::<M>(gaps, payloads, items, held.len() == 1, merged);
+            let taken = held.len() == 1;
+            let (written, left) = if batch.is_single && payloads[0].is_power_of_two() {
+                turn_words::<Single<R>>(gaps, payloads, items, taken, merged)
+            } else {
+                turn_words::<M>(gaps, payloads, items, taken, merged)
+            };
             self.target.words(&merged[..written]);
             let last = [gaps[items - 1], LITERAL | payloads[items - 1]];
             self.held[..left].copy_from_slice(&last[2 - left..]);
