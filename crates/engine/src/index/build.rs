@@ -277,24 +277,36 @@ impl CpuBuilder {
         target: &mut ColumnIndex,
     ) {
         let job = Job { cut, blocks, records: &self.records, rows: rows32(rows), codec };
-        let encode = |room: &mut Vec<u32>, (buckets, mut part): (Range<usize>, Vec<u8>)| {
-            let ends = job.encode_buckets(buckets, room, &mut part);
-            (ends, part)
-        };
-        let mut take = |buckets| (buckets, spare.pop().unwrap_or_default());
-        let parts: Vec<_> = match &self.pool {
-            None => vec![encode(&mut Vec::new(), take(cut.buckets()))],
+        let mut take = || spare.pop().unwrap_or_default();
+        let mut parts: Vec<(Ends, Vec<u8>)> = Vec::new();
+        match &self.pool {
+            None => {
+                let mut part = take();
+                let ends = job.encode_buckets(cut.buckets(), &mut part);
+                parts.push((ends, part));
+            }
             Some(pool) => {
                 let shares = job.shares(SHARES_PER_THREAD * pool.current_num_threads());
-                let shares: Vec<_> = shares.into_iter().map(take).collect();
-                pool.install(|| shares.into_par_iter().map_init(Vec::new, encode).collect())
+                parts.extend(shares.iter().map(|_| (Vec::new(), take())));
+                // The largest first, so that nobody waits for it at the end.
+                let mut work: Vec<_> = shares.into_iter().zip(&mut parts).collect();
+                work.sort_by_key(|((_, rows), _)| std::cmp::Reverse(*rows));
+                let job = &job;
+                pool.scope_fifo(|scope| {
+                    for ((buckets, _), (ends, part)) in work {
+                        scope.spawn_fifo(move |_| *ends = job.encode_buckets(buckets, part));
+                    }
+                });
             }
-        };
+        }
         for (ends, part) in parts {
             target.append(&ends, part);
         }
     }
 }
+
+/// The values in a part, and where the bitmap of each ends.
+type Ends = Vec<(u32, usize)>;
 
 /// What encoding a range of buckets has to know.
 struct Job<'a> {
@@ -314,8 +326,9 @@ impl Job<'_> {
         })
     }
 
-    /// The buckets cut into shares of about equal numbers of rows, at most `count` of them.
-    fn shares(&self, count: usize) -> Vec<Range<usize>> {
+    /// The buckets cut into shares of about equal numbers of rows, at most `count` of them; with
+    /// the rows of each.
+    fn shares(&self, count: usize) -> Vec<(Range<usize>, usize)> {
         let rows = |bucket| self.bucket(bucket).map(|(_, records)| records.len()).sum::<usize>();
         let buckets = self.cut.buckets();
         let share = buckets.clone().map(rows).sum::<usize>() / count + 1;
@@ -324,7 +337,7 @@ impl Job<'_> {
         for bucket in buckets.clone() {
             held += rows(bucket);
             if held >= share || bucket + 1 == buckets.end {
-                shares.push(start..bucket + 1);
+                shares.push((start..bucket + 1, held));
                 (start, held) = (bucket + 1, 0);
             }
         }
@@ -332,13 +345,8 @@ impl Job<'_> {
     }
 
     /// Appends the bitmaps of the values in some buckets; the values and where each one's ends.
-    fn encode_buckets(
-        &self,
-        buckets: Range<usize>,
-        room: &mut Vec<u32>,
-        part: &mut Vec<u8>,
-    ) -> Vec<(u32, usize)> {
-        let mut ends = Vec::new();
+    fn encode_buckets(&self, buckets: Range<usize>, part: &mut Vec<u8>) -> Ends {
+        let (mut ends, mut room) = (Vec::new(), Vec::new());
         for bucket in buckets {
             if self.cut.is_one_step() {
                 let mut pieces =
@@ -353,7 +361,7 @@ impl Job<'_> {
                 }
                 ends.push((self.cut.value(bucket, 0), part.len()));
             } else {
-                let starts = sort::sort_bucket(self.bucket(bucket), room);
+                let starts = sort::sort_bucket(self.bucket(bucket), &mut room);
                 for (low, bounds) in starts.windows(2).enumerate() {
                     let rows = &room[bounds[0] as usize..bounds[1] as usize];
                     if !rows.is_empty() {
