@@ -75,6 +75,7 @@ fn memory_is_bounded_by_the_file() {
     sections_without_bytes();
     many_problems();
     look_ups();
+    long_lists();
 }
 
 fn forged_numbers() {
@@ -160,5 +161,28 @@ fn look_ups() {
             let most = 4 * CHUNK + CURSOR * usize::try_from(keys).unwrap();
             assert!(found <= most, "{codec}, {keys} keys: {found} of {most}");
         }
+    }
+}
+
+/// A list of values whose digits are joined one by one: each has a few cursors, and none keeps a
+/// chunk when its turn is over.
+fn long_lists() {
+    const VALUE: usize = 1 << 10;
+    let (high, low): (Vec<u16>, Vec<u16>) = (0..20_000).map(|row| (row, row % 7)).unzip();
+    for codec in [Codec::Plwah, Codec::Masc, Codec::Roaring] {
+        let spec = ColumnSpec { width: Width::Short, codec };
+        let field = Field { name: "a".to_owned(), columns: vec![spec; 2] };
+        let schema = Schema { fields: vec![field] };
+        let columns = vec![high.clone(), low.clone()];
+        let table = Table { rows: 20_000, columns, schema, ..Table::default() };
+        let index = Index::from_bytes(table.to_bytes()).unwrap();
+        assert!(index.verify(&mut |_| {}).is_sound());
+        let values: Vec<u128> = (0..2_000).map(|row| row << 16 | row % 7).collect();
+        let found = peak(|| {
+            let rows = index.field("a").unwrap().any_of(&values).unwrap();
+            assert_eq!(rows.count(), 2_000);
+        });
+        let most = 8 * CHUNK + VALUE * values.len();
+        assert!(found <= most, "{codec}: {found} of {most}");
     }
 }

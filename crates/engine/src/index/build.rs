@@ -207,7 +207,12 @@ impl CpuBuilder {
 
     fn build_digits<D: Digit>(&mut self, digits: &[D], codec: Codec, target: &mut ColumnIndex) {
         let mut spare = target.clear();
-        let bits_used = D::bits_used(digits);
+        let bits_used = match &self.pool {
+            None => D::bits_used(digits),
+            Some(pool) => pool.install(|| {
+                digits.par_chunks(BLOCK_ROWS).map(D::bits_used).reduce(|| 0, |a, b| a | b)
+            }),
+        };
         if digits.len() <= self.records_max {
             let cut = Cut::new(bits_used, &ALL_VALUES);
             let blocks = self.part_blocks(cut, digits);
