@@ -177,7 +177,7 @@ fn long_lists() {
         let table = Table { rows: 20_000, columns, schema, ..Table::default() };
         let index = Index::from_bytes(table.to_bytes()).unwrap();
         assert!(index.verify(&mut |_| {}).is_sound());
-        let values: Vec<u128> = (0..2_000).map(|row| row << 16 | row % 7).collect();
+        let values: Vec<u128> = (0..2_000).map(|row| row << 16 | (row % 7)).collect();
         let found = peak(|| {
             let rows = index.field("a").unwrap().any_of(&values).unwrap();
             assert_eq!(rows.count(), 2_000);
