@@ -3,6 +3,7 @@
 use crate::chunk::{Bits, CHUNK_ROWS, Chunk, WORDS};
 use crate::chunks::Chunks;
 use crate::error::{DecodeError, UnknownCodec};
+use crate::runs::are_apart;
 use crate::simd::{self, BitOp};
 
 pub mod compax;
@@ -177,6 +178,25 @@ impl Codec {
         with_codec!(self, codec => codec.encode(ids, target));
     }
 
+    /// Appends the encoded set of the ids in some runs, each given as its first and its last id.
+    ///
+    /// The runs ascend and lie apart, with an id between them that is in neither; all ids are
+    /// below 2^32 - 1. The bytes are those of [`encode`](Self::encode) for the same ids, and the
+    /// cost is that of the runs: how long one is matters only in so far as the bytes grow with it.
+    ///
+    /// ```
+    /// # use tapdex_bitmap::Codec;
+    /// let (mut from_runs, mut from_ids) = (vec![], vec![]);
+    /// Codec::Plwah.encode_runs(&[(3, 3), (1_000, 1_999_999)], &mut from_runs);
+    /// let ids: Vec<u32> = [3].into_iter().chain(1_000..2_000_000).collect();
+    /// Codec::Plwah.encode(&ids, &mut from_ids);
+    /// assert_eq!(from_runs, from_ids);
+    /// ```
+    pub fn encode_runs(self, runs: &[(u32, u32)], target: &mut Vec<u8>) {
+        debug_assert!(are_apart(runs), "runs must ascend and lie apart");
+        with_codec!(self, codec => codec.encode_runs(runs, target));
+    }
+
     /// Appends the encoded set of ids that come in pieces, one above the other, all below `rows`.
     pub fn encode_pieces(
         self,
@@ -298,6 +318,9 @@ pub trait BitmapCodec: Copy {
             encoder.finish();
         }
     }
+
+    /// Appends the encoded set of the ids in runs, as [`Codec::encode_runs`] has it.
+    fn encode_runs(&self, runs: &[(u32, u32)], target: &mut Vec<u8>);
 
     /// Appends the encoded set if there is a faster way for such a set than piece by piece; false,
     /// and nothing appended, if not.

@@ -18,11 +18,14 @@ use crate::chunks::Chunks;
 use crate::codec::triples::NEARLY_FULL_ROWS;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
-use crate::runs::run_len;
+use crate::runs::{TakeRuns, push_runs, run_len};
 use crate::simd::words::{BATCH, Items, Len, ROOM, Words, group_ids, push_words};
 
 /// Fewer ids than this are added one by one.
 pub(crate) const BATCHED_FROM: usize = 12;
+
+/// Fewer groups than this are handed on one by one.
+const FEW_CLOSED: usize = 6;
 
 /// Rows in a group.
 pub const GROUP_ROWS: u32 = 31;
@@ -411,6 +414,94 @@ impl<S: GroupSink> Grouper<S> {
         self.payload |= to;
     }
 
+    /// Adds ascending runs that lie apart.
+    ///
+    /// A run that fills no group between its ends becomes one or two literals without a branch.
+    #[inline(always)]
+    fn run_batches(&mut self, runs: &[(u32, u32)], batch: &mut Batch) {
+        // A run closes two groups at most, and one more stays open.
+        for runs in runs.chunks(BATCH / 2 - 1) {
+            self.move_to(runs[0].0 / GROUP_ROWS);
+            let (mut group, mut payload) = (self.group, self.payload);
+            // Groups that are closed, and ids in them and in the open one.
+            let (mut closed, mut ids) = (0, payload.count_ones());
+            let (mut gap, mut has_full) = (0, false);
+            for &(first, last) in runs {
+                let (head, tail) = (first / GROUP_ROWS, last / GROUP_ROWS);
+                let from = FULL >> (first % GROUP_ROWS);
+                let to = FULL & !(FULL >> (last % GROUP_ROWS) >> 1);
+                let is_next = head != group;
+                batch.payloads[closed] = payload;
+                has_full |= is_next & (payload == FULL);
+                closed += usize::from(is_next);
+                gap = if is_next { head - group - 1 } else { gap };
+                batch.gaps[closed] = gap;
+                payload = if is_next { 0 } else { payload };
+                payload |= if head == tail { from & to } else { from };
+                if tail - head > 1 {
+                    batch.payloads[closed] = payload;
+                    batch.gaps[closed + 1] = 0;
+                    has_full |= payload == FULL;
+                    let ids = ids + GROUP_ROWS - first % GROUP_ROWS;
+                    self.close(closed + 1, ids, has_full, batch);
+                    self.push(FULL, tail - head - 1);
+                    (closed, gap, has_full) = (0, 0, false);
+                    payload = to;
+                } else {
+                    let is_next = head != tail;
+                    batch.payloads[closed] = payload;
+                    has_full |= is_next & (payload == FULL);
+                    closed += usize::from(is_next);
+                    gap = if is_next { 0 } else { gap };
+                    batch.gaps[closed] = gap;
+                    payload = if is_next { to } else { payload };
+                }
+                group = tail;
+                ids = if closed == 0 { payload.count_ones() } else { ids + (last - first + 1) };
+            }
+            self.close(closed, ids - payload.count_ones(), has_full, batch);
+            (self.group, self.payload) = (group, payload);
+        }
+    }
+
+    /// Hands on the first `closed` groups of a batch, which hold so many ids, and the gap after
+    /// them.
+    #[inline(always)]
+    fn close(&mut self, mut closed: usize, mut ids: u32, has_full: bool, batch: &mut Batch) {
+        let Batch { gaps, payloads, .. } = batch;
+        if has_full || closed < FEW_CLOSED {
+            for i in 0..closed {
+                self.push(payloads[i], 1);
+                if gaps[i + 1] > 0 {
+                    self.push(0, gaps[i + 1]);
+                }
+            }
+            return;
+        }
+        if self.ones > 0 {
+            // The literal after a fill of ones goes alone: sinks may join the two, and do not take
+            // a batch before that is settled.
+            self.flush_fills();
+            self.sink.literal(payloads[0]);
+            ids -= payloads[0].count_ones();
+            gaps.copy_within(1..=closed, 0);
+            payloads.copy_within(1..closed, 0);
+            closed -= 1;
+            self.zeros = gaps[0];
+        }
+        gaps[0] = self.zeros;
+        self.zeros = gaps[closed];
+        let ids = ids as usize;
+        batch.len = Len::new(closed, ids);
+        let gaps = &batch.gaps[..closed];
+        batch.gap_max = gaps.iter().fold(0, |most, &gap| most.max(gap));
+        batch.gap_min = gaps.iter().fold(u32::MAX, |least, &gap| least.min(gap));
+        // A nearly full group has that many ids, the others one each at least.
+        batch.is_sparse = ids + 1 < closed + NEARLY_FULL_ROWS as usize;
+        batch.is_single = ids == closed;
+        self.sink.literals(batch);
+    }
+
     /// Adds the rows whose bits are set in `word`, counted from `base`, above those added before.
     #[inline]
     fn word(&mut self, base: u32, mut word: u64) {
@@ -476,6 +567,23 @@ impl<S: GroupSink> Encoder for Grouper<S> {
     }
 }
 
+impl<S: GroupSink> TakeRuns for Grouper<S> {
+    #[inline(always)]
+    fn take_ids(&mut self, ids: &[u32]) {
+        self.ids(ids);
+    }
+    #[inline(always)]
+    fn take_runs(&mut self, runs: &[(u32, u32)]) {
+        if runs.len() < BATCHED_FROM {
+            return runs.iter().for_each(|&(first, last)| self.run(first, last));
+        }
+        BATCH_ROOM.with(|room| match room.try_borrow_mut() {
+            Ok(mut batch) => self.run_batches(runs, &mut batch),
+            Err(_) => self.run_batches(runs, &mut Box::new(Batch::EMPTY)),
+        });
+    }
+}
+
 /// The words of a stream, or where it is cut off inside one.
 pub(crate) fn words(source: &[u8]) -> Result<&[[u8; 4]], DecodeError> {
     let (words, rest) = source.as_chunks::<4>();
@@ -498,6 +606,12 @@ impl<G: GroupCodec> BitmapCodec for G {
     #[inline(always)]
     fn encoder<'t>(&self, target: &'t mut Vec<u8>, _: usize) -> Self::Encoder<'t> {
         Grouper::new(G::sink(target))
+    }
+
+    fn encode_runs(&self, runs: &[(u32, u32)], target: &mut Vec<u8>) {
+        let mut grouper = Grouper::new(G::sink(target));
+        push_runs(runs, &mut grouper);
+        grouper.finish();
     }
 
     fn check(&self, source: &[u8], rows: u32) -> Result<(), DecodeError> {

@@ -28,6 +28,7 @@ use crate::chunk::{Bits, CHUNK_ROWS, Chunk, Room, WORDS, id_of};
 use crate::chunks::Chunks;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
+use crate::runs::{TakeRuns, push_runs};
 use crate::simd;
 
 /// The rows of a chunk as a power of two, from 7 to 29.
@@ -180,6 +181,42 @@ impl Encoder for HipesEncoder<'_> {
     fn finish(self) {}
 }
 
+impl HipesEncoder<'_> {
+    /// Adds the rows `first..=last`, above those added before.
+    #[inline(always)]
+    fn run(&mut self, first: u32, last: u32) {
+        let mask = (1 << self.width.0) - 1;
+        for chunk in first >> self.width.0..=last >> self.width.0 {
+            let base = chunk << self.width.0;
+            let (from, to) = (first.max(base) - base, last.min(base | mask) - base);
+            let start = self.chunk_start(chunk);
+            let (head, tail) = ((from >> 3) as usize, (to >> 3) as usize);
+            let bytes = &mut self.target[start + head..=start + tail];
+            let (head_mask, tail_mask) = (0xFF << (from & 7), 0xFF >> (7 - (to & 7)));
+            match bytes {
+                [byte] => *byte |= head_mask & tail_mask,
+                [first, between @ .., last] => {
+                    *first |= head_mask;
+                    between.fill(0xFF);
+                    *last |= tail_mask;
+                }
+                [] => {}
+            }
+        }
+    }
+}
+
+impl TakeRuns for HipesEncoder<'_> {
+    #[inline(always)]
+    fn take_ids(&mut self, ids: &[u32]) {
+        self.ids(ids);
+    }
+
+    fn take_runs(&mut self, runs: &[(u32, u32)]) {
+        runs.iter().for_each(|&(first, last)| self.run(first, last));
+    }
+}
+
 impl BitmapCodec for Hipes {
     type Encoder<'t> = HipesEncoder<'t>;
     type Cursor<'a> = HipesCursor<'a>;
@@ -190,6 +227,10 @@ impl BitmapCodec for Hipes {
 
     fn encoder<'t>(&self, target: &'t mut Vec<u8>, _: usize) -> HipesEncoder<'t> {
         HipesEncoder { width: self.0, target, open: None }
+    }
+
+    fn encode_runs(&self, runs: &[(u32, u32)], target: &mut Vec<u8>) {
+        push_runs(runs, &mut HipesEncoder { width: self.0, target, open: None });
     }
 
     fn check(&self, source: &[u8], rows: u32) -> Result<(), DecodeError> {

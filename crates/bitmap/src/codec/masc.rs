@@ -34,7 +34,7 @@ use crate::chunks::Chunks;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
 use crate::groups::{BATCHED_FROM, GROUP_ROWS, WordCompare, WordCount, WordTarget, words};
-use crate::runs::run_len;
+use crate::runs::{count_ids, run_len};
 use crate::simd::words::{self, BATCH, Items, Len, PairRule, ROOM, pair_words, run_ids};
 
 const HOLDS_ONE: u32 = 1 << 30;
@@ -276,6 +276,54 @@ impl<S: RunSink> Joiner<S> {
     }
 }
 
+impl<S: RunSink> Joiner<S> {
+    /// Adds ascending runs that lie apart, all above what was added before.
+    #[inline(always)]
+    fn runs(&mut self, runs: &[(u32, u32)]) {
+        if runs.len() < BATCHED_FROM {
+            return self.few_runs(runs);
+        }
+        BATCH_ROOM.with_borrow_mut(|batch| {
+            for runs in runs.chunks(BATCH) {
+                // As with ids: in a batch no gap and no run is split.
+                let end = runs.last().map_or(0, |run| u64::from(run.1) + 1);
+                if end - self.at > PURE_LENGTH_MAX || runs.len() < 2 {
+                    self.few_runs(runs);
+                } else {
+                    self.batch_runs(runs, batch);
+                }
+            }
+        });
+    }
+
+    #[inline(always)]
+    fn few_runs(&mut self, runs: &[(u32, u32)]) {
+        for &(first, last) in runs {
+            self.run(first.into(), u64::from(last) + 1);
+        }
+    }
+
+    /// Adds at most a batch of runs, and at least two.
+    #[inline(always)]
+    fn batch_runs(&mut self, runs: &[(u32, u32)], batch: &mut Batch) {
+        let Batch { zeros, ones, words, .. } = batch;
+        self.few_runs(&runs[..1]);
+        // The last run stays open; those between it and the first are complete.
+        self.flush();
+        let (before, done) = (&runs[..runs.len() - 2], &runs[1..runs.len() - 1]);
+        for (zeros, (before, run)) in zeros.iter_mut().zip(before.iter().zip(done)) {
+            *zeros = run.0 - before.1 - 1;
+        }
+        for (ones, run) in ones.iter_mut().zip(done) {
+            *ones = run.1 - run.0 + 1;
+        }
+        self.sink.runs(zeros, ones, Len::new(done.len(), count_ids(done)), words);
+        self.at = u64::from(runs[runs.len() - 2].1) + 1;
+        let (first, last) = runs[runs.len() - 1];
+        self.open = (first.into(), u64::from(last) + 1);
+    }
+}
+
 /// The runs of a batch of ids, and room for the words that they become.
 ///
 /// Its arrays start at cache lines, so that a register's worth seldom lies on two of them.
@@ -314,6 +362,11 @@ impl<'a> RunEncoder<&'a mut WordCount> {
     /// An encoder that only counts the words.
     pub(crate) fn counting(target: &'a mut WordCount) -> Self {
         Self::new(target)
+    }
+
+    /// Adds ascending runs that lie apart.
+    pub(crate) fn runs(&mut self, runs: &[(u32, u32)]) {
+        self.0.runs(runs);
     }
 }
 
@@ -364,6 +417,12 @@ impl BitmapCodec for Masc {
     #[inline(always)]
     fn encoder<'t>(&self, target: &'t mut Vec<u8>, _: usize) -> Self::Encoder<'t> {
         RunEncoder::new(target)
+    }
+
+    fn encode_runs(&self, runs: &[(u32, u32)], target: &mut Vec<u8>) {
+        let mut encoder = RunEncoder::new(target);
+        encoder.0.runs(runs);
+        encoder.finish();
     }
 
     fn check(&self, source: &[u8], rows: u32) -> Result<(), DecodeError> {

@@ -31,11 +31,13 @@
 use std::cmp::Ordering;
 
 use crate::cast::{len32, low16};
-use crate::chunk::{ARRAY_MAX, Bits, Chunk, WORDS, and_count, id_of, run_bounds, run_of};
+use crate::chunk::{
+    ARRAY_MAX, Bits, Chunk, WORDS, and_count, id_of, run_bounds, run_of, set_bit, set_range,
+};
 use crate::chunks::Chunks;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
-use crate::runs::run_len;
+use crate::runs::{ChunkRuns, count_chunks, count_ids, for_each_chunk, run_len, spread};
 use crate::simd::words::{BATCH, Items, ROOM, chunk_starts, count_steps, push_halves};
 use crate::simd::{self, BitOp};
 
@@ -141,7 +143,46 @@ impl<'t> RoaringEncoder<'t> {
             let start = self.target.len();
             self.target.resize(start + bytes, 0);
             if let Ok(bits) = <&mut Bits>::try_from(self.target[start..].as_chunks_mut().0) {
-                ids.iter().for_each(|&id| crate::chunk::set_bit(bits, id & 0xFFFF));
+                ids.iter().for_each(|&id| set_bit(bits, id & 0xFFFF));
+            }
+        }
+    }
+
+    /// Writes the runs of one whole chunk.
+    #[inline(always)]
+    fn whole_runs(&mut self, chunk: ChunkRuns<'_>) {
+        let (ids, runs) = (chunk.ids(), chunk.runs());
+        let (bytes, is_runs) = container_bytes(ids, runs);
+        self.begin(chunk.key(), ids, is_runs);
+        if is_runs {
+            self.target.extend_from_slice(&low16(runs).to_le_bytes());
+        }
+        let start = self.target.len();
+        self.target.resize(start + bytes - if is_runs { 2 } else { 0 }, 0);
+        let room = &mut self.target[start..];
+        if is_runs {
+            for (slot, (first, last)) in room.as_chunks_mut().0.iter_mut().zip(chunk.iter()) {
+                *slot = run_of(first, last);
+            }
+        } else if ids as usize <= ARRAY_MAX {
+            let slots = room.as_chunks_mut::<2>().0;
+            if ids == runs {
+                for (slot, (id, _)) in slots.iter_mut().zip(chunk.iter()) {
+                    *slot = low16(id).to_le_bytes();
+                }
+                return;
+            }
+            let mut slots = slots.iter_mut();
+            for (first, last) in chunk.iter() {
+                for (id, slot) in (first..=last).zip(&mut slots) {
+                    *slot = low16(id).to_le_bytes();
+                }
+            }
+        } else if let Ok(bits) = <&mut Bits>::try_from(room.as_chunks_mut().0) {
+            if ids == runs {
+                chunk.iter().for_each(|(id, _)| set_bit(bits, id));
+            } else {
+                chunk.iter().for_each(|(first, last)| set_range(bits, first, last));
             }
         }
     }
@@ -309,6 +350,9 @@ impl Encoder for RoaringEncoder<'_> {
         }
     }
 }
+
+/// With fewer runs than this for each id that follows its neighbour, they are not spread out.
+const RUNS_PER_NEIGHBOUR: usize = 8;
 
 /// Appends a set of few ids a chunk, all of whose containers are arrays; false, and nothing
 /// appended, for any other set.
@@ -536,6 +580,17 @@ impl BitmapCodec for Roaring {
 
     fn encoder<'t>(&self, target: &'t mut Vec<u8>, chunks_max: usize) -> RoaringEncoder<'t> {
         RoaringEncoder::new(target, chunks_max)
+    }
+
+    fn encode_runs(&self, runs: &[(u32, u32)], target: &mut Vec<u8>) {
+        let ids = count_ids(runs);
+        // Hardly more ids than runs: they are encoded faster than the runs.
+        if ids - runs.len() <= runs.len() / RUNS_PER_NEIGHBOUR {
+            return self.encode(&spread(runs, ids), target);
+        }
+        let mut encoder = RoaringEncoder::new(target, count_chunks(runs));
+        for_each_chunk(runs, |chunk| encoder.whole_runs(chunk));
+        encoder.finish();
     }
 
     fn encode_at_once(&self, ids: &[u32], target: &mut Vec<u8>) -> bool {

@@ -237,7 +237,7 @@ impl<T: WordTarget, R: Rule> Sink<T, R> {
             return;
         }
         let [first, second] = self.held;
-        match R::triple([first, second, word].map(R::digest)) {
+        match R::triple([R::digest(first), R::digest(second), R::digest(word)]) {
             0 => {
                 self.target.word(first);
                 self.held = [second, word];
