@@ -1,0 +1,165 @@
+//! Frames and their headers: what the index keeps of a packet.
+
+pub mod decode;
+mod link;
+
+pub use decode::decode;
+pub use link::LinkType;
+
+/// EtherType of IPv4.
+pub const ETHERTYPE_IPV4: u16 = 0x0800;
+/// EtherType of ARP.
+pub const ETHERTYPE_ARP: u16 = 0x0806;
+/// EtherType of RARP.
+pub const ETHERTYPE_RARP: u16 = 0x8035;
+/// EtherType of IPv6.
+pub const ETHERTYPE_IPV6: u16 = 0x86DD;
+/// EtherType of MPLS.
+pub const ETHERTYPE_MPLS: u16 = 0x8847;
+/// EtherTypes that a VLAN tag may have.
+pub const ETHERTYPES_VLAN: [u16; 3] = [0x8100, 0x88A8, 0x9100];
+
+/// IP protocol numbers that have columns of their own.
+pub mod protocol {
+    /// ICMP.
+    pub const ICMP: u8 = 1;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// The fragment header of IPv6.
+    pub const FRAGMENT: u8 = 44;
+    /// GRE.
+    pub const GRE: u8 = 47;
+    /// ICMP for IPv6.
+    pub const ICMP6: u8 = 58;
+    /// SCTP.
+    pub const SCTP: u8 = 132;
+}
+
+/// What stands between the link header and the network header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Encap {
+    /// Nothing.
+    #[default]
+    None = 0,
+    /// A VLAN tag.
+    Tag = 1,
+    /// Two VLAN tags.
+    TwoTags = 2,
+    /// Three VLAN tags or more; the network header behind them is not decoded.
+    ManyTags = 3,
+    /// MPLS labels, straight behind the link header.
+    Mpls = 4,
+    /// One or two VLAN tags, then MPLS labels.
+    TagsMpls = 5,
+}
+
+/// Whether a packet is a fragment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Fragment {
+    /// It is not.
+    #[default]
+    Whole = 0,
+    /// The first one: the transport header is there.
+    First = 1,
+    /// A later one: there are no ports.
+    Later = 2,
+}
+
+/// What carries the inner packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Tunnel {
+    /// There is no inner packet.
+    #[default]
+    None = 0,
+    /// IPv4 or IPv6 straight in IPv4 or IPv6.
+    Ip = 1,
+    /// GRE; its key, if it has one, is the tunnel's id.
+    Gre = 2,
+    /// VXLAN (UDP port 4789); the id is the VNI.
+    Vxlan = 3,
+    /// GTP-U (UDP port 2152); the id is the TEID.
+    Gtp = 4,
+}
+
+/// The headers of the packet inside a tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Inner {
+    /// EtherType of its network header; 0 if it is not IP.
+    pub eth_type: u16,
+    /// Its source; an IPv4 address in the low 32 bits.
+    pub src: u128,
+    /// Its destination; an IPv4 address in the low 32 bits.
+    pub dst: u128,
+    /// Its transport protocol.
+    pub l4: u8,
+    /// Its source port.
+    pub port_src: u16,
+    /// Its destination port.
+    pub port_dst: u16,
+}
+
+/// The headers of a frame, as far as the index keeps them.
+///
+/// # What it is to agree with
+///
+/// Filters are answered from these fields as libpcap's compiled program would answer them from the
+/// frame. So a field holds what that program loads, from the place where it loads it, and where
+/// that cannot be said in a field, or a load would reach past the captured bytes and end the
+/// program, the frame is [odd](Headers::odd): its packets are shown to the program itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Headers {
+    /// The columns do not tell all that a filter could ask: let the filter see the frame.
+    pub odd: bool,
+    /// What stands before the network header.
+    pub encap: Encap,
+    /// Destination MAC address, 48 bits; 0 where the link has none.
+    pub eth_dst: u64,
+    /// Source MAC address, 48 bits; 0 where the link has none.
+    pub eth_src: u64,
+    /// EtherType (or 802.3 length) behind the tags; for MPLS that of MPLS; for links without one,
+    /// that of the network header or 0.
+    pub eth_type: u16,
+    /// VLAN id of the first tag, 12 bits; 0 without.
+    pub vlan: u16,
+    /// VLAN id of the second tag, 12 bits; 0 without.
+    pub vlan_inner: u16,
+    /// Label of the outermost MPLS entry, 20 bits; 0 without.
+    pub mpls: u32,
+    /// Source of IPv4, or sender address of ARP and RARP.
+    pub ip_src: u32,
+    /// Destination of IPv4, or target address of ARP and RARP.
+    pub ip_dst: u32,
+    /// The protocol number in the IPv4 header, or the next header in the IPv6 header.
+    pub proto: u8,
+    /// The protocol behind all extension headers; for IPv4 the same as `proto`.
+    pub l4: u8,
+    /// Whether it is a fragment.
+    pub fragment: Fragment,
+    /// Source port of TCP, UDP or SCTP.
+    pub port_src: u16,
+    /// Destination port of TCP, UDP or SCTP.
+    pub port_dst: u16,
+    /// Type of ICMP or ICMPv6.
+    pub icmp_type: u8,
+    /// Code of ICMP or ICMPv6.
+    pub icmp_code: u8,
+    /// The flags byte of TCP.
+    pub tcp_flags: u8,
+    /// Whether any of the fields that follow is set; if not, they hold what an earlier frame left.
+    pub wide: bool,
+    /// Source of IPv6.
+    pub ip6_src: u128,
+    /// Destination of IPv6.
+    pub ip6_dst: u128,
+    /// What carries the inner packet.
+    pub tunnel: Tunnel,
+    /// The tunnel's id: key, VNI or TEID; 0 without.
+    pub tunnel_id: u32,
+    /// The inner packet.
+    pub inner: Inner,
+}
