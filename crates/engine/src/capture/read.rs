@@ -1,0 +1,554 @@
+//! Reading capture files: the buffer, and the records of pcap.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use super::error::CaptureError;
+use super::pcapng::{self, Clock};
+use super::{
+    BLOCK_MAX, Interface, Layout, Lengths, RecordForm, Section, block_max, frame_max, link_type,
+    pseudo,
+};
+use crate::error::Expected;
+use crate::packet::LinkType;
+
+/// A packet, as it lies in a capture.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// Where its record or block starts in the file.
+    pub offset: u64,
+    /// When it was captured, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// Its interface in [`Layout::interfaces`].
+    pub interface: u32,
+    /// The link type of its interface.
+    pub link: LinkType,
+    /// Whether its file or section has another byte order than this machine.
+    pub swapped: bool,
+    /// How long it was on the wire.
+    pub wire_len: u32,
+    /// What was captured of it.
+    pub data: &'a [u8],
+}
+
+/// What is read first after a start or a jump.
+const WINDOW_MIN: usize = 16 << 10;
+/// What is read at once when reading goes on.
+const WINDOW_MAX: usize = 1 << 20;
+
+const MAGIC_MICRO: u32 = 0xA1B2_C3D4;
+const MAGIC_NANO: u32 = 0xA1B2_3C4D;
+const MAGIC_MODIFIED: u32 = 0xA1B2_CD34;
+const HEADER_LEN: usize = 24;
+const RECORD_LEN: usize = 16;
+const RECORD_LEN_LONG: usize = 24;
+
+/// Four bytes as a number; zero where there are fewer.
+pub(super) fn word(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
+    let Some(bytes) = bytes.get(at..).and_then(|rest| rest.first_chunk()) else {
+        return 0;
+    };
+    let number = u32::from_le_bytes(*bytes);
+    if big_endian { number.swap_bytes() } else { number }
+}
+
+/// Two bytes as a number; zero where there are fewer.
+pub(super) fn short(bytes: &[u8], at: usize, big_endian: bool) -> u16 {
+    let Some(bytes) = bytes.get(at..).and_then(|rest| rest.first_chunk()) else {
+        return 0;
+    };
+    let number = u16::from_le_bytes(*bytes);
+    if big_endian { number.swap_bytes() } else { number }
+}
+
+/// A number that is certain to fit: it counts bytes that are in memory or may be.
+pub(super) fn size(number: u32) -> usize {
+    number as usize
+}
+
+/// A packet, by its place in the buffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    pub(super) offset: u64,
+    pub(super) time_ns: u64,
+    pub(super) interface: u32,
+    pub(super) link: LinkType,
+    pub(super) wire_len: u32,
+    pub(super) start: usize,
+    pub(super) len: usize,
+    /// The bytes are those in `fixed`, not those in the buffer.
+    pub(super) fixed: bool,
+}
+
+/// What is known of an interface while its packets are read.
+#[derive(Debug, Clone)]
+pub(super) struct Source {
+    pub(super) clock: Clock,
+    /// The most bytes of a frame.
+    pub(super) frame_max: u32,
+    pub(super) link: LinkType,
+    /// Whether frames hold numbers that the file's byte order or an old mistake may have changed.
+    pub(super) fixes: bool,
+}
+
+impl Source {
+    pub(super) fn new(interface: &Interface, big_endian: bool) -> Self {
+        Self {
+            clock: Clock::new(interface.ticks, interface.offset_s),
+            frame_max: interface.frame_max(),
+            link: LinkType(interface.link),
+            fixes: pseudo::is_fixed(interface.link, big_endian),
+        }
+    }
+}
+
+/// Reads the packets of a capture, one after the other.
+///
+/// There is one buffer, of 1 MiB. It grows only for a record that is longer, and only as far as
+/// the file has bytes for it: no more than twice what the record has.
+///
+/// After an error there are no more packets, until [`seek`](Self::seek) goes elsewhere.
+#[derive(Debug)]
+pub struct CaptureReader<R> {
+    pub(super) source: R,
+    pub(super) buffer: Vec<u8>,
+    /// The bytes in the buffer that are not used up are those from `at` to `end`.
+    pub(super) at: usize,
+    pub(super) end: usize,
+    /// Where the buffer's first byte stands in the file.
+    base: u64,
+    window: usize,
+    pub(super) layout: Layout,
+    pub(super) sources: Vec<Source>,
+    /// Byte order and interfaces of the section that is being read.
+    pub(super) big_endian: bool,
+    pub(super) first: u32,
+    pub(super) count: u32,
+    /// Records have 16 bytes of header with the captured length first, and frames stay as they are.
+    plain: bool,
+    /// The longest frame of a plain record.
+    plain_max: u32,
+    /// The link type of a pcap file.
+    pcap_link: LinkType,
+    /// Nanoseconds of a tick.
+    tick_ns: u32,
+    pub(super) block_max: u32,
+    pub(super) fixed: Vec<u8>,
+    over: bool,
+}
+
+impl<R: Read> CaptureReader<R> {
+    /// Reads the head of a capture: pcap or pcapng, not packed.
+    pub fn open(source: R) -> Result<Self, CaptureError> {
+        let layout = Layout {
+            pcapng: false,
+            records: RecordForm::default(),
+            sections: Vec::new(),
+            interfaces: Vec::new(),
+            known: 0,
+        };
+        let mut reader = Self::with_layout(source, layout);
+        let got = reader.require(4)?;
+        if got < 4 {
+            return Err(reader.truncated("the file's header", 4, got));
+        }
+        let magic = word(reader.rest(), 0, false);
+        match (magic, magic.swap_bytes()) {
+            (pcapng::SECTION_HEADER, _) => reader.open_pcapng()?,
+            (MAGIC_MICRO | MAGIC_NANO | MAGIC_MODIFIED, _) => reader.open_pcap(magic, false)?,
+            (_, magic @ (MAGIC_MICRO | MAGIC_NANO | MAGIC_MODIFIED)) => {
+                reader.open_pcap(magic, true)?;
+            }
+            _ => return Err(CaptureError::NotACapture { found: magic.to_le_bytes() }),
+        }
+        Ok(reader)
+    }
+
+    fn with_layout(source: R, layout: Layout) -> Self {
+        let mut reader = Self {
+            source,
+            buffer: Vec::new(),
+            at: 0,
+            end: 0,
+            base: 0,
+            window: WINDOW_MIN,
+            layout,
+            sources: Vec::new(),
+            big_endian: false,
+            first: 0,
+            count: 0,
+            plain: false,
+            plain_max: 0,
+            pcap_link: LinkType::ETHERNET,
+            tick_ns: 0,
+            block_max: BLOCK_MAX,
+            fixed: Vec::new(),
+            over: false,
+        };
+        reader.prepare();
+        reader
+    }
+
+    /// Derives from the layout what is needed at every packet.
+    fn prepare(&mut self) {
+        let (mut section, mut big_endian) = (0, false);
+        for (i, interface) in (0..).zip(&self.layout.interfaces) {
+            while let Some(next) = self.layout.sections.get(section)
+                && next.first_interface <= i
+            {
+                (section, big_endian) = (section + 1, next.big_endian);
+            }
+            self.sources.push(Source::new(interface, big_endian));
+            self.block_max = self.block_max.max(block_max(interface.link));
+        }
+        if let (false, Some(interface)) = (self.layout.pcapng, self.layout.interfaces.first()) {
+            self.big_endian = big_endian;
+            self.plain = self.layout.records == RecordForm::default()
+                && !pseudo::is_fixed(interface.link, big_endian);
+            self.plain_max = interface.frame_max().min(frame_max(interface.link));
+            self.pcap_link = LinkType(interface.link);
+            self.tick_ns = if interface.ticks > 1_000_000 { 1 } else { 1000 };
+        }
+    }
+
+    fn open_pcap(&mut self, magic: u32, big_endian: bool) -> Result<(), CaptureError> {
+        let got = self.require(HEADER_LEN)?;
+        if got < HEADER_LEN {
+            return Err(self.truncated("the file's header", HEADER_LEN, got));
+        }
+        let header = self.rest();
+        let version = (short(header, 4, big_endian), short(header, 6, big_endian));
+        let snaplen = word(header, 16, big_endian);
+        // The six high bits tell of checksums behind the frames.
+        let link = link_type(word(header, 20, big_endian) & 0x03FF_FFFF);
+        let lengths = match version {
+            (2, 0..=2) | (543, 0) => Lengths::Wire,
+            (2, 3) => Lengths::Smaller,
+            (2, 4) => Lengths::Captured,
+            (2, minor) => return Err(bad("minor version", 0, Expected::AtMost(4), minor)),
+            (543, minor) => return Err(bad("minor version", 0, Expected::Exactly(0), minor)),
+            (major, _) => return Err(bad("major version", 0, Expected::Exactly(2), major)),
+        };
+        let long = magic == MAGIC_MODIFIED;
+        let ticks = if magic == MAGIC_NANO { 1_000_000_000 } else { 1_000_000 };
+        let mut interface = Interface { snaplen, ..Interface::new(link, ticks) };
+        if long && link == LinkType::ETHERNET.0 {
+            // A header may have been put in front of a frame that had been cut already.
+            interface.snaplen = interface.frame_max().saturating_add(14).min(i32::MAX as u32);
+        }
+        self.layout.records = RecordForm { long, lengths };
+        self.layout.sections.push(Section { offset: 0, big_endian, first_interface: 0 });
+        self.layout.interfaces.push(interface);
+        self.layout.known = HEADER_LEN as u64;
+        self.at += HEADER_LEN;
+        self.prepare();
+        Ok(())
+    }
+
+    /// The next packet, or `None` at the end of the file and after an error.
+    ///
+    /// At the end of a file that is still being written, the next call looks again.
+    #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend its buffer")]
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
+        let found = match self.next_plain() {
+            Some(found) => found,
+            None => match self.next_any()? {
+                Some(found) => found,
+                None => return Ok(None),
+            },
+        };
+        let data = if found.fixed {
+            &self.fixed
+        } else {
+            self.buffer.get(found.start..found.start + found.len).unwrap_or_default()
+        };
+        let Found { offset, time_ns, interface, link, wire_len, .. } = found;
+        let swapped = self.big_endian != cfg!(target_endian = "big");
+        Ok(Some(Record { offset, time_ns, interface, link, swapped, wire_len, data }))
+    }
+
+    /// The next record of a pcap file, if it is in the buffer and nothing is special about it.
+    #[inline]
+    fn next_plain(&mut self) -> Option<Found> {
+        if !self.plain {
+            return None;
+        }
+        let rest = self.buffer.get(self.at..self.end)?;
+        let (header, rest) = rest.split_first_chunk::<RECORD_LEN>()?;
+        let len = word(header, 8, self.big_endian);
+        if len > self.plain_max || size(len) > rest.len() {
+            return None;
+        }
+        let found = Found {
+            offset: self.base + self.at as u64,
+            time_ns: pcap_time(header, self.big_endian, self.tick_ns),
+            interface: 0,
+            link: self.pcap_link,
+            wire_len: word(header, 12, self.big_endian),
+            start: self.at + RECORD_LEN,
+            len: size(len),
+            fixed: false,
+        };
+        self.at += RECORD_LEN + size(len);
+        Some(found)
+    }
+
+    #[inline(never)]
+    fn next_any(&mut self) -> Result<Option<Found>, CaptureError> {
+        if self.layout.pcapng
+            && let Some(found) = self.next_enhanced()
+        {
+            return Ok(Some(found));
+        }
+        if self.over {
+            return Ok(None);
+        }
+        let found = if self.layout.pcapng { self.next_block() } else { self.next_record() };
+        self.over = found.is_err();
+        found
+    }
+
+    /// The next record of a pcap file of any form.
+    fn next_record(&mut self) -> Result<Option<Found>, CaptureError> {
+        let RecordForm { long, lengths } = self.layout.records;
+        let header_len = if long { RECORD_LEN_LONG } else { RECORD_LEN };
+        let got = self.require(header_len)?;
+        if got == 0 {
+            return Ok(None);
+        }
+        if got < header_len {
+            return Err(self.truncated("the header of a record", header_len, got));
+        }
+        let (header, offset) = (self.rest(), self.position());
+        let time_ns = pcap_time(header, self.big_endian, self.tick_ns);
+        let (first, second) = (word(header, 8, self.big_endian), word(header, 12, self.big_endian));
+        let (len, wire_len) = match lengths {
+            Lengths::Wire => (second, first),
+            Lengths::Smaller if first > second => (second, first),
+            Lengths::Captured | Lengths::Smaller => (first, second),
+        };
+        let Some(source) = self.sources.first() else {
+            return Ok(None);
+        };
+        // What is longer than the file says is cut; what is longer than it can be is damage.
+        let (kept, most) = (source.frame_max.min(len), frame_max(source.link.0));
+        if len > most {
+            return Err(bad("captured length", offset, Expected::AtMost(most.into()), len));
+        }
+        let whole = header_len + size(len);
+        let got = self.require(whole)?;
+        if got < whole {
+            return Err(self.truncated("a record", whole, got));
+        }
+        let start = self.at + header_len;
+        let found = Found {
+            offset,
+            time_ns,
+            interface: 0,
+            link: self.pcap_link,
+            wire_len,
+            start,
+            len: size(kept),
+            fixed: false,
+        };
+        self.at += whole;
+        Ok(Some(self.fix(found)))
+    }
+
+    /// Puts numbers in the frame right that the writing machine's byte order has changed.
+    pub(super) fn fix(&mut self, mut found: Found) -> Found {
+        let interface = self.sources.get(size(found.interface));
+        if let Some(source) = interface.filter(|source| source.fixes) {
+            let data = self.buffer.get(found.start..found.start + found.len).unwrap_or_default();
+            self.fixed.clear();
+            self.fixed.extend_from_slice(data);
+            found.wire_len =
+                pseudo::fix(source.link.0, self.big_endian, found.wire_len, &mut self.fixed);
+            found.fixed = true;
+        }
+        found
+    }
+
+    /// All sections and interfaces that were come across so far.
+    ///
+    /// A pcapng file may have more of them further on.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Takes the reader apart, into all that it came across and what it reads from.
+    pub fn into_parts(self) -> (Layout, R) {
+        (self.layout, self.source)
+    }
+
+    /// What it reads from.
+    pub fn source(&self) -> &R {
+        &self.source
+    }
+
+    /// Where the next record or block starts.
+    #[inline]
+    pub fn position(&self) -> u64 {
+        self.base + self.at as u64
+    }
+
+    pub(super) fn rest(&self) -> &[u8] {
+        self.buffer.get(self.at..self.end).unwrap_or_default()
+    }
+
+    /// Reads until `need` bytes are in the buffer, or the file ends. Gives how many there are.
+    #[inline]
+    pub(super) fn require(&mut self, need: usize) -> Result<usize, CaptureError> {
+        let got = self.end - self.at;
+        if got >= need { Ok(got) } else { self.fill(need) }
+    }
+
+    #[inline(never)]
+    fn fill(&mut self, need: usize) -> Result<usize, CaptureError> {
+        self.buffer.copy_within(self.at..self.end, 0);
+        self.base += self.at as u64;
+        self.end -= self.at;
+        self.at = 0;
+        while self.end < need {
+            // A record may claim any length: make room only as its bytes come.
+            let goal = need.min(2 * self.end).max(self.window);
+            if self.buffer.len() < goal {
+                self.buffer.reserve_exact(goal - self.buffer.len());
+                self.buffer.resize(goal, 0);
+            }
+            let target = self.buffer.get_mut(self.end..goal).unwrap_or_default();
+            match self.source.read(target) {
+                Ok(0) => break,
+                Ok(len) => self.end += len.min(target.len()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => {
+                    let offset = self.base + self.end as u64;
+                    return Err(CaptureError::io("read the capture", offset, source));
+                }
+            }
+            self.window = WINDOW_MAX.min(2 * self.window);
+        }
+        Ok(self.end)
+    }
+
+    /// The error for something that starts at the next byte.
+    pub(super) fn truncated(
+        &self,
+        what: &'static str,
+        expected: usize,
+        got: usize,
+    ) -> CaptureError {
+        let (offset, expected, got) = (self.position(), expected as u64, got as u64);
+        CaptureError::Truncated { what, offset, expected, got }
+    }
+}
+
+impl<R: Read + Seek> CaptureReader<R> {
+    /// Reads packets from the middle of a file whose layout is known.
+    ///
+    /// The layout must know of the sections and interfaces before the offset, so it is that of a
+    /// reader that has come so far. Offsets count from the start of the source. A capture that is
+    /// packed cannot be read so.
+    pub fn resume(source: R, layout: Layout, offset: u64) -> Result<Self, CaptureError> {
+        let lists = [
+            ("number of sections in the layout", layout.sections.is_empty()),
+            ("number of interfaces in the layout", layout.interfaces.is_empty() && !layout.pcapng),
+        ];
+        if let Some((what, _)) = lists.into_iter().find(|&(_, missing)| missing) {
+            return Err(bad(what, offset, Expected::AtLeast(1), 0_u16));
+        }
+        let mut reader = Self::with_layout(source, layout);
+        reader.jump(offset)?;
+        Ok(reader)
+    }
+
+    /// Goes to the start of a record or block.
+    ///
+    /// Inside the buffer that costs nothing. Elsewhere 16 KiB are read first, and more when reading
+    /// goes on from there, or goes on in small jumps.
+    #[inline]
+    pub fn seek(&mut self, offset: u64) -> Result<(), CaptureError> {
+        self.over = false;
+        match offset.checked_sub(self.base) {
+            Some(at) if at <= self.end as u64 => {
+                self.at = usize::try_from(at).unwrap_or(self.end);
+                if self.layout.pcapng {
+                    self.enter_at(offset);
+                }
+                Ok(())
+            }
+            _ => self.jump(offset),
+        }
+    }
+
+    fn jump(&mut self, offset: u64) -> Result<(), CaptureError> {
+        let from = self.base + self.end as u64;
+        if offset.checked_sub(from).is_none_or(|gap| gap > self.window as u64) {
+            self.window = WINDOW_MIN;
+        }
+        (self.base, self.at, self.end) = (offset, 0, 0);
+        if self.layout.pcapng {
+            self.enter_at(offset);
+        }
+        match self.source.seek(SeekFrom::Start(offset)) {
+            Ok(_) => Ok(()),
+            Err(source) => {
+                self.over = true;
+                Err(CaptureError::io("seek in the capture", offset, source))
+            }
+        }
+    }
+}
+
+/// Seconds, and then a fraction.
+#[inline]
+fn pcap_time(header: &[u8], big_endian: bool, tick_ns: u32) -> u64 {
+    let (seconds, ticks) = (word(header, 0, big_endian), word(header, 4, big_endian));
+    u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * u64::from(tick_ns)
+}
+
+/// The error for a number that cannot stand in the record or block at the offset.
+pub(super) fn bad(
+    what: &'static str,
+    offset: u64,
+    expected: Expected,
+    got: impl Into<u64>,
+) -> CaptureError {
+    CaptureError::BadField { what, offset, expected, got: got.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of this head and the bytes, and then the most room that its reader has taken.
+    fn room(head: &[&[u8]], len: usize) -> usize {
+        let mut bytes = head.concat();
+        bytes.resize(bytes.len() + len, 0);
+        let mut reader = CaptureReader::open(&bytes[..]).unwrap();
+        while reader.next().is_ok_and(|record| record.is_some()) {}
+        reader.buffer.capacity()
+    }
+
+    #[test]
+    fn a_claim_takes_no_room() {
+        let header = |link: u8| {
+            let words = [MAGIC_MICRO, 0x0004_0002, 0, 0, 0x7FFF_FFFF, link.into()];
+            words.map(u32::to_le_bytes).concat()
+        };
+        let record = |len: u32| [0, 0, len, len].map(u32::to_le_bytes).concat();
+        // Two gigabytes are refused. A D-Bus message may have 128 MiB, if they are there.
+        assert!(room(&[&header(1), &record(1 << 31)], 100) <= WINDOW_MAX);
+        assert!(room(&[&header(231), &record(1 << 31)], 100) <= WINDOW_MAX);
+        assert!(room(&[&header(231), &record(128 << 20)], 100) <= WINDOW_MAX);
+        let taken = room(&[&header(231), &record(128 << 20)], 5 << 20);
+        assert!((5 << 20..=2 * ((5 << 20) + RECORD_LEN)).contains(&taken), "{taken}");
+        let taken = room(&[&header(231), &record(3 << 20)], 20 << 20);
+        assert!((3 << 20..=6 << 20).contains(&taken), "{taken}");
+        let section = [0x0A0D_0D0A, 28, 0x1A2B_3C4D, 1, 0, 0, 28].map(u32::to_le_bytes).concat();
+        for len in [1_u32 << 31, 16 << 20] {
+            let block = [6, len].map(u32::to_le_bytes).concat();
+            assert!(room(&[&section, &block], 100) <= WINDOW_MAX);
+        }
+    }
+}

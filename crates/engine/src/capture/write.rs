@@ -1,0 +1,303 @@
+//! Writing capture files.
+
+use std::io::{self, Write};
+
+use super::error::CaptureError;
+use super::pcapng::{
+    BLOCK_MIN, BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE, OPTION_DESCRIPTION, OPTION_END,
+    OPTION_NAME, OPTION_TICKS, SECTION_HEADER,
+};
+use super::{Interface, block_max, frame_max};
+use crate::error::Expected;
+
+/// The format of a capture file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileFormat {
+    /// pcapng.
+    Pcapng,
+    /// pcap.
+    Pcap,
+}
+
+impl FileFormat {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pcapng => "pcapng",
+            Self::Pcap => "pcap",
+        }
+    }
+}
+
+const OPTION_COMMENT: u16 = 1;
+const OPTION_APPLICATION: u16 = 4;
+const NANO: u64 = 1_000_000_000;
+const MICROS: u64 = 1_000_000;
+
+/// Writes a capture, little-endian.
+///
+/// It writes in small pieces, so give it a [`BufWriter`](io::BufWriter) or a `Vec`.
+///
+/// - **pcapng**: a section header with the program's name and the comment, a block for each
+///   interface, and an enhanced packet block for each packet, with its time in nanoseconds.
+/// - **pcap**: one link type. Times are in nanoseconds if a clock of the interfaces is finer than
+///   a microsecond, and otherwise cut to microseconds. Names and the comment have no place.
+#[derive(Debug)]
+pub struct CaptureWriter<W> {
+    target: W,
+    format: FileFormat,
+    /// Link type and longest frame of each interface.
+    links: Vec<(u16, u32)>,
+    /// Of a pcap file, nanoseconds in a unit of its times.
+    unit_ns: u64,
+    /// Of a pcap file, what its header is to say of the longest frame.
+    snaplen: u32,
+    /// Whether the header of a pcap file is written. It waits for the first packet, so that
+    /// interfaces can still have their say.
+    started: bool,
+    written: u64,
+}
+
+impl<W: Write> CaptureWriter<W> {
+    /// Starts a file with these interfaces. An empty comment is none.
+    pub fn new(
+        target: W,
+        format: FileFormat,
+        interfaces: &[Interface],
+        comment: &str,
+    ) -> Result<Self, CaptureError> {
+        let mut writer = Self {
+            target,
+            format,
+            links: Vec::new(),
+            unit_ns: 1000,
+            snaplen: 0,
+            started: false,
+            written: 0,
+        };
+        if format == FileFormat::Pcapng {
+            let mut body = Vec::new();
+            body.extend(BYTE_ORDER_MAGIC.to_le_bytes());
+            body.extend([1, 0, 0, 0]); // version 1.0
+            body.extend(u64::MAX.to_le_bytes()); // the section's length is not said
+            if !comment.is_empty() {
+                option(&mut body, OPTION_COMMENT, comment);
+            }
+            option(&mut body, OPTION_APPLICATION, concat!("tapdex ", env!("CARGO_PKG_VERSION")));
+            body.extend([0; 4]);
+            writer.block(SECTION_HEADER, &body)?;
+        }
+        for interface in interfaces {
+            writer.add_interface(interface)?;
+        }
+        Ok(writer)
+    }
+
+    /// Adds an interface and gives its number.
+    ///
+    /// A pcap file takes those with the link type of the first one. After its first packet it
+    /// takes none whose clock or frames its header does not allow for.
+    pub fn add_interface(&mut self, interface: &Interface) -> Result<u32, CaptureError> {
+        let Ok(number) = u32::try_from(self.links.len()) else {
+            let expected = Expected::AtMost(u32::MAX.into());
+            return Err(self.unwritable("interface", expected, u64::MAX));
+        };
+        let most = interface.frame_max();
+        match self.format {
+            FileFormat::Pcapng => {
+                let mut body = Vec::new();
+                body.extend(interface.link.to_le_bytes());
+                body.extend([0; 2]);
+                body.extend(interface.snaplen.to_le_bytes());
+                if !interface.name.is_empty() {
+                    option(&mut body, OPTION_NAME, &interface.name);
+                }
+                if !interface.description.is_empty() {
+                    option(&mut body, OPTION_DESCRIPTION, &interface.description);
+                }
+                body.extend(OPTION_TICKS.to_le_bytes());
+                body.extend([1, 0, 9, 0, 0, 0]);
+                body.extend(OPTION_END.to_le_bytes());
+                body.extend([0; 2]);
+                self.block(INTERFACE, &body)?;
+            }
+            FileFormat::Pcap => {
+                if let Some(&(link, _)) =
+                    self.links.first().filter(|first| first.0 != interface.link)
+                {
+                    let expected = Expected::Exactly(link.into());
+                    return Err(self.unwritable("link type", expected, interface.link.into()));
+                }
+                let unit_ns = if interface.ticks > MICROS { 1 } else { self.unit_ns };
+                if self.started && unit_ns < self.unit_ns {
+                    let expected = Expected::AtMost(MICROS);
+                    return Err(self.unwritable("ticks a second", expected, interface.ticks));
+                }
+                if self.started && most > self.snaplen {
+                    let expected = Expected::AtMost(self.snaplen.into());
+                    return Err(self.unwritable("snapshot length", expected, most.into()));
+                }
+                self.unit_ns = unit_ns;
+                self.snaplen = self.snaplen.max(most);
+            }
+        }
+        self.links.push((interface.link, most));
+        Ok(number)
+    }
+
+    /// Writes a packet of the interface with that number.
+    ///
+    /// Its data may not be longer than the interface's frames: readers would cut them or stop.
+    #[inline]
+    pub fn packet(
+        &mut self,
+        interface: u32,
+        time_ns: u64,
+        wire_len: u32,
+        data: &[u8],
+    ) -> Result<(), CaptureError> {
+        let Some(&(link, most)) = self.links.get(interface as usize) else {
+            let last = (self.links.len() as u64).saturating_sub(1);
+            let expected = Expected::AtMost(last);
+            return Err(self.unwritable("a packet of interface", expected, interface.into()));
+        };
+        let most = most.min(match self.format {
+            FileFormat::Pcapng => block_max(link) - 32,
+            FileFormat::Pcap => frame_max(link),
+        });
+        let len = match u32::try_from(data.len()) {
+            Ok(len) if len <= most => len,
+            _ => {
+                let expected = Expected::AtMost(most.into());
+                return Err(self.unwritable("a packet of length", expected, data.len() as u64));
+            }
+        };
+        match self.format {
+            FileFormat::Pcapng => self.write_block(interface, time_ns, wire_len, len, data),
+            FileFormat::Pcap => self.write_record(time_ns, wire_len, len, data),
+        }
+    }
+
+    #[inline]
+    fn write_block(
+        &mut self,
+        interface: u32,
+        time_ns: u64,
+        wire_len: u32,
+        len: u32,
+        data: &[u8],
+    ) -> Result<(), CaptureError> {
+        let padding = len.next_multiple_of(4) - len;
+        let block_len = 32 + len + padding;
+        let mut head = [0; 28];
+        // The high half of the time comes first.
+        let words =
+            [ENHANCED_PACKET, block_len, interface, high(time_ns), low(time_ns), len, wire_len];
+        for (target, word) in head.as_chunks_mut().0.iter_mut().zip(words) {
+            *target = word.to_le_bytes();
+        }
+        // Zeros in front of the length, as many as are needed.
+        let mut tail = [0; 8];
+        tail[4..].copy_from_slice(&block_len.to_le_bytes());
+        self.put(&head)?;
+        self.put(data)?;
+        self.put(&tail[4 - padding as usize..])
+    }
+
+    #[inline]
+    fn write_record(
+        &mut self,
+        time_ns: u64,
+        wire_len: u32,
+        len: u32,
+        data: &[u8],
+    ) -> Result<(), CaptureError> {
+        let (seconds, fraction) = (time_ns / NANO, time_ns % NANO / self.unit_ns);
+        let Ok(seconds) = u32::try_from(seconds) else {
+            let expected = Expected::AtMost(u32::MAX.into());
+            return Err(self.unwritable("seconds since 1970", expected, seconds));
+        };
+        if !self.started {
+            self.write_header().map_err(|error| self.error(error))?;
+        }
+        let mut head = [0; 16];
+        for (target, word) in
+            head.as_chunks_mut().0.iter_mut().zip([seconds, low(fraction), len, wire_len])
+        {
+            *target = word.to_le_bytes();
+        }
+        self.put(&head)?;
+        self.put(data)
+    }
+
+    #[inline(never)]
+    fn write_header(&mut self) -> io::Result<()> {
+        // Without interfaces nothing is known of a link that the file might have had.
+        let link = self.links.first().map_or(1, |&(link, _)| link);
+        let magic: u32 = if self.unit_ns == 1 { 0xA1B2_3C4D } else { 0xA1B2_C3D4 };
+        let snaplen = if self.snaplen == 0 { frame_max(link) } else { self.snaplen };
+        self.started = true;
+        let version = 4 << 16 | 2;
+        for word in [magic, version, 0, 0, snaplen, link.into()] {
+            self.target.write_all(&word.to_le_bytes())?;
+            self.written += 4;
+        }
+        Ok(())
+    }
+
+    /// Writes what is missing of the file, flushes it, and gives the target back.
+    pub fn finish(mut self) -> io::Result<W> {
+        if self.format == FileFormat::Pcap && !self.started {
+            self.write_header()?;
+        }
+        self.target.flush()?;
+        Ok(self.target)
+    }
+
+    /// How many bytes were written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    fn block(&mut self, kind: u32, body: &[u8]) -> Result<(), CaptureError> {
+        // Names and comment are cut to what an option can hold, so this fits.
+        let len = BLOCK_MIN + u32::try_from(body.len()).unwrap_or(0);
+        self.put(&kind.to_le_bytes())?;
+        self.put(&len.to_le_bytes())?;
+        self.put(body)?;
+        self.put(&len.to_le_bytes())
+    }
+
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) -> Result<(), CaptureError> {
+        self.target.write_all(bytes).map_err(|error| self.error(error))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    #[cold]
+    fn error(&self, source: io::Error) -> CaptureError {
+        CaptureError::io("write the capture", self.written, source)
+    }
+
+    #[cold]
+    fn unwritable(&self, what: &'static str, expected: Expected, got: u64) -> CaptureError {
+        CaptureError::Unwritable { what, format: self.format.name(), expected, got }
+    }
+}
+
+fn high(number: u64) -> u32 {
+    low(number >> 32)
+}
+
+fn low(number: u64) -> u32 {
+    u32::try_from(number & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+}
+
+/// Appends a string as an option, cut to the most that an option can hold.
+fn option(body: &mut Vec<u8>, code: u16, text: &str) {
+    let text = text.get(..text.floor_char_boundary(u16::MAX.into())).unwrap_or_default();
+    body.extend(code.to_le_bytes());
+    body.extend(u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes());
+    body.extend(text.as_bytes());
+    body.resize(body.len().next_multiple_of(4), 0);
+}
