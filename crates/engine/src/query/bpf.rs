@@ -1,0 +1,488 @@
+//! Filters as libpcap compiles them, and the machine that runs them.
+//!
+//! libpcap turns a filter into a program for one kind of link. The program is taken from it
+//! instruction by instruction, checked once, and run here: a frame is a slice, so that nothing is
+//! copied and every load is checked.
+//!
+//! # Example
+//!
+//! ```
+//! use tapdex_engine::packet::LinkType;
+//! use tapdex_engine::query::bpf::Program;
+//!
+//! let program = Program::compile("ether dst ff:ff:ff:ff:ff:ff", LinkType::ETHERNET, false)?;
+//! let mut frame = [0; 60];
+//! assert!(!program.matches(&frame, 60));
+//! frame[..6].fill(0xff);
+//! assert!(program.matches(&frame, 60));
+//! # Ok::<(), tapdex_engine::query::bpf::BpfError>(())
+//! ```
+//!
+//! # What holds
+//!
+//! - The answers are those of libpcap's own machine: a load past the captured bytes and a division
+//!   by zero reject the packet, and numbers have 32 bits that wrap around.
+//! - A filter that libpcap calls "expression rejects all packets" is a program that does.
+//! - Filters are compiled as `tcpdump -r` compiles them: for a file, optimised, and with 0 for the
+//!   netmask, so that `ip broadcast` means the addresses 0.0.0.0 and 255.255.255.255.
+
+use crate::packet::LinkType;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+
+/// Why there is no program.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BpfError {
+    /// libpcap refused the filter for this kind of link.
+    #[error("libpcap does not take the filter for {link}: {message}")]
+    Refused {
+        /// The kind of link.
+        link: LinkType,
+        /// What libpcap says.
+        message: String,
+    },
+    /// libpcap could not be given a file to compile for.
+    #[error("no pipe to libpcap: {0}")]
+    Pipe(#[from] std::io::Error),
+    /// libpcap gave an instruction that its machine does not have, or a jump out of the program.
+    #[error("instruction {at} of the compiled filter is not valid: {instruction}")]
+    Instruction {
+        /// Its place in the program.
+        at: usize,
+        /// Code, both jumps and the number, as libpcap has them.
+        instruction: String,
+    },
+}
+
+/// A compiled filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    steps: Vec<Step>,
+}
+
+/// An instruction, with its jumps as places in the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Step {
+    code: Code,
+    yes: u32,
+    no: u32,
+    k: u32,
+}
+
+/// How many bytes a load takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Byte,
+    Half,
+    Word,
+}
+
+/// What an instruction computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Alu {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Or,
+    And,
+    Lsh,
+    Rsh,
+    Mod,
+    Xor,
+}
+
+/// What a jump asks of the accumulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    Eq,
+    Gt,
+    Ge,
+    Set,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Code {
+    LoadAt(Size),
+    LoadFrom(Size),
+    LoadLen,
+    LoadLenX,
+    LoadNumber,
+    LoadNumberX,
+    LoadMemory,
+    LoadMemoryX,
+    LoadHeaderLen,
+    Store,
+    StoreX,
+    AluNumber(Alu),
+    AluX(Alu),
+    Negate,
+    Jump,
+    AskNumber(Ask),
+    AskX(Ask),
+    Return,
+    ReturnA,
+    AToX,
+    XToA,
+}
+
+/// Words of scratch memory.
+const MEMORY: usize = 16;
+
+/// The most that a frame has, as files are opened for compiling.
+const SNAPLEN: u32 = 262_144;
+
+impl Program {
+    /// Compiles a filter for a kind of link. A file in the other byte order is `swapped`.
+    ///
+    /// libpcap compiles for the handle of an open file: for some links its code depends on that
+    /// file's byte order. So it is given one that has a header and nothing else.
+    pub fn compile(text: &str, link: LinkType, swapped: bool) -> Result<Self, BpfError> {
+        let refused =
+            |error: pcap::Error| BpfError::Refused { link, message: libpcap_message(error) };
+        let compiled = match savefile(link, swapped)?.map_err(refused)?.compile(text, true) {
+            Ok(compiled) => compiled,
+            Err(pcap::Error::PcapError(message)) if message == REJECTS_ALL => {
+                return Ok(Self { steps: vec![Step { code: Code::Return, yes: 0, no: 0, k: 0 }] });
+            }
+            Err(error) => return Err(refused(error)),
+        };
+        let instructions: Vec<String> =
+            compiled.get_instructions().iter().map(ToString::to_string).collect();
+        Self::from_lines(&instructions)
+    }
+
+    /// A program from lines of code, both jumps and number, as `tcpdump -ddd` prints them.
+    fn from_lines(lines: &[String]) -> Result<Self, BpfError> {
+        let steps = lines.iter().enumerate().map(|(at, line)| {
+            let step = Step::from_line(at, line, lines.len());
+            step.ok_or_else(|| BpfError::Instruction { at, instruction: line.clone() })
+        });
+        let steps = steps.collect::<Result<Vec<_>, _>>()?;
+        // Nothing runs off the end: the last instruction goes elsewhere.
+        match steps.last() {
+            Some(Step { code: Code::Return | Code::ReturnA | Code::Jump, .. }) => {
+                Ok(Self { steps })
+            }
+            _ => Err(BpfError::Instruction {
+                at: lines.len(),
+                instruction: "the program has no end".into(),
+            }),
+        }
+    }
+
+    /// How many instructions it has.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether it has none; a program that was compiled has one at least.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Whether it takes a frame, of which `frame` was captured, and which had `wire_len` bytes.
+    pub fn matches(&self, frame: &[u8], wire_len: u32) -> bool {
+        self.run(frame, wire_len).unwrap_or(0) != 0
+    }
+
+    /// What it returns; `None` if a load or a division ended it.
+    fn run(&self, frame: &[u8], wire_len: u32) -> Option<u32> {
+        let (mut a, mut x) = (0_u32, 0_u32);
+        let mut memory = [0_u32; MEMORY];
+        let mut at = 0_usize;
+        loop {
+            let step = self.steps.get(at)?;
+            let k = step.k;
+            at += 1;
+            match step.code {
+                Code::LoadAt(size) => a = load(frame, u64::from(k), size)?,
+                Code::LoadFrom(size) => a = load(frame, u64::from(x) + u64::from(k), size)?,
+                Code::LoadLen => a = wire_len,
+                Code::LoadLenX => x = wire_len,
+                Code::LoadNumber => a = k,
+                Code::LoadNumberX => x = k,
+                Code::LoadMemory => a = *memory.get(k as usize)?,
+                Code::LoadMemoryX => x = *memory.get(k as usize)?,
+                Code::LoadHeaderLen => x = (load(frame, u64::from(k), Size::Byte)? & 15) << 2,
+                Code::Store => *memory.get_mut(k as usize)? = a,
+                Code::StoreX => *memory.get_mut(k as usize)? = x,
+                Code::AluNumber(alu) => a = alu.apply(a, k)?,
+                Code::AluX(alu) => a = alu.apply(a, x)?,
+                Code::Negate => a = a.wrapping_neg(),
+                Code::Jump => at = step.yes as usize,
+                Code::AskNumber(ask) => at = step.next(ask.holds(a, k)),
+                Code::AskX(ask) => at = step.next(ask.holds(a, x)),
+                Code::Return => return Some(k),
+                Code::ReturnA => return Some(a),
+                Code::AToX => x = a,
+                Code::XToA => a = x,
+            }
+        }
+    }
+}
+
+/// What libpcap says of a filter that matches nothing.
+const REJECTS_ALL: &str = "expression rejects all packets";
+
+fn libpcap_message(error: pcap::Error) -> String {
+    match error {
+        pcap::Error::PcapError(message) => message,
+        other => other.to_string(),
+    }
+}
+
+/// A file of that kind of link, without packets.
+fn savefile(
+    link: LinkType,
+    swapped: bool,
+) -> Result<Result<pcap::Capture<pcap::Offline>, pcap::Error>, BpfError> {
+    let big = swapped == cfg!(target_endian = "little");
+    let word = |value: u32| if big { value.swap_bytes() } else { value }.to_le_bytes();
+    let half = |value: u16| if big { value.swap_bytes() } else { value }.to_le_bytes();
+    let mut header = Vec::with_capacity(24);
+    header.extend(word(0xA1B2_C3D4));
+    header.extend(half(2));
+    header.extend(half(4));
+    header.extend([0; 8]);
+    header.extend(word(SNAPLEN));
+    header.extend(word(u32::from(link.0)));
+    let (reader, mut writer) = std::io::pipe()?;
+    writer.write_all(&header)?;
+    drop(writer);
+    Ok(pcap::Capture::from_file(format!("/dev/fd/{}", reader.as_raw_fd())))
+}
+
+impl Step {
+    /// An instruction from its text; `None` if there is no such one, or it leads out of the
+    /// program.
+    fn from_line(at: usize, line: &str, len: usize) -> Option<Self> {
+        let mut numbers = line.split_ascii_whitespace().map(str::parse::<i64>);
+        let mut number = || numbers.next()?.ok();
+        let code = u16::try_from(number()?).ok()?;
+        let (jt, jf) = (u8::try_from(number()?).ok()?, u8::try_from(number()?).ok()?);
+        let k = number()?;
+        let k = u32::try_from(k).ok().or_else(|| i32::try_from(k).ok().map(i32::cast_unsigned))?;
+        let alu = |code: u16| {
+            Some(match code & 0xF0 {
+                0x00 => Alu::Add,
+                0x10 => Alu::Sub,
+                0x20 => Alu::Mul,
+                0x30 => Alu::Div,
+                0x40 => Alu::Or,
+                0x50 => Alu::And,
+                0x60 => Alu::Lsh,
+                0x70 => Alu::Rsh,
+                0x90 => Alu::Mod,
+                0xA0 => Alu::Xor,
+                _ => return None,
+            })
+        };
+        let ask = |code: u16| {
+            Some(match code & 0xF0 {
+                0x10 => Ask::Eq,
+                0x20 => Ask::Gt,
+                0x30 => Ask::Ge,
+                0x40 => Ask::Set,
+                _ => return None,
+            })
+        };
+        let code = match code {
+            0x20 => Code::LoadAt(Size::Word),
+            0x28 => Code::LoadAt(Size::Half),
+            0x30 => Code::LoadAt(Size::Byte),
+            0x40 => Code::LoadFrom(Size::Word),
+            0x48 => Code::LoadFrom(Size::Half),
+            0x50 => Code::LoadFrom(Size::Byte),
+            0x80 => Code::LoadLen,
+            0x81 => Code::LoadLenX,
+            0x00 => Code::LoadNumber,
+            0x01 => Code::LoadNumberX,
+            0x60 => Code::LoadMemory,
+            0x61 => Code::LoadMemoryX,
+            0xB1 => Code::LoadHeaderLen,
+            0x02 => Code::Store,
+            0x03 => Code::StoreX,
+            0x84 => Code::Negate,
+            0x05 => Code::Jump,
+            0x06 => Code::Return,
+            0x16 => Code::ReturnA,
+            0x07 => Code::AToX,
+            0x87 => Code::XToA,
+            code if code & !0xF0 == 0x04 => Code::AluNumber(alu(code)?),
+            code if code & !0xF0 == 0x0C => Code::AluX(alu(code)?),
+            code if code & !0xF0 == 0x05 => Code::AskNumber(ask(code)?),
+            code if code & !0xF0 == 0x0D => Code::AskX(ask(code)?),
+            _ => return None,
+        };
+        let memory =
+            matches!(code, Code::LoadMemory | Code::LoadMemoryX | Code::Store | Code::StoreX);
+        if memory && k as usize >= MEMORY {
+            return None;
+        }
+        let target = |offset: i64| {
+            let target = i64::try_from(at).ok()?.checked_add(1)?.checked_add(offset)?;
+            let inside = usize::try_from(target).is_ok_and(|target| target < len);
+            if inside { u32::try_from(target).ok() } else { None }
+        };
+        let (yes, no) = match code {
+            // `protochain` loops: the offset may be negative.
+            Code::Jump => {
+                let place = target(i64::from(k.cast_signed()))?;
+                (place, place)
+            }
+            Code::AskNumber(_) | Code::AskX(_) => (target(i64::from(jt))?, target(i64::from(jf))?),
+            _ => (0, 0),
+        };
+        Some(Self { code, yes, no, k })
+    }
+
+    fn next(&self, holds: bool) -> usize {
+        (if holds { self.yes } else { self.no }) as usize
+    }
+}
+
+impl Alu {
+    fn apply(self, a: u32, b: u32) -> Option<u32> {
+        Some(match self {
+            Self::Add => a.wrapping_add(b),
+            Self::Sub => a.wrapping_sub(b),
+            Self::Mul => a.wrapping_mul(b),
+            Self::Div => a.checked_div(b)?,
+            Self::Or => a | b,
+            Self::And => a & b,
+            Self::Lsh => a.checked_shl(b).unwrap_or(0),
+            Self::Rsh => a.checked_shr(b).unwrap_or(0),
+            Self::Mod => a.checked_rem(b)?,
+            Self::Xor => a ^ b,
+        })
+    }
+}
+
+impl Ask {
+    fn holds(self, a: u32, b: u32) -> bool {
+        match self {
+            Self::Eq => a == b,
+            Self::Gt => a > b,
+            Self::Ge => a >= b,
+            Self::Set => a & b != 0,
+        }
+    }
+}
+
+#[allow(clippy::big_endian_bytes, reason = "network headers")]
+fn load(frame: &[u8], at: u64, size: Size) -> Option<u32> {
+    let tail = frame.get(usize::try_from(at).ok()?..)?;
+    Some(match size {
+        Size::Byte => u32::from(*tail.first()?),
+        Size::Half => u32::from(u16::from_be_bytes(*tail.first_chunk()?)),
+        Size::Word => u32::from_be_bytes(*tail.first_chunk()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(lines: &[&str]) -> Result<Program, BpfError> {
+        let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        Program::from_lines(&lines)
+    }
+
+    /// Runs instructions, and then returns the accumulator.
+    fn run(lines: &[&str], frame: &[u8]) -> Option<u32> {
+        let mut lines = lines.to_vec();
+        lines.push("22 0 0 0");
+        program(&lines).unwrap().run(frame, 1000)
+    }
+
+    #[test]
+    fn loads() {
+        let frame = [1, 2, 3, 4, 0x45, 6];
+        assert_eq!(run(&["32 0 0 2"], &frame), Some(0x0304_4506));
+        assert_eq!(run(&["32 0 0 3"], &frame), None);
+        assert_eq!(run(&["40 0 0 4"], &frame), Some(0x4506));
+        assert_eq!(run(&["40 0 0 5"], &frame), None);
+        assert_eq!(run(&["48 0 0 5"], &frame), Some(6));
+        assert_eq!(run(&["48 0 0 6"], &frame), None);
+        assert_eq!(run(&["48 0 0 4294967295"], &frame), None);
+        assert_eq!(run(&["1 0 0 1", "64 0 0 1"], &frame), Some(0x0304_4506));
+        assert_eq!(run(&["1 0 0 1", "64 0 0 2"], &frame), None);
+        // The sum of index and offset does not wrap around.
+        assert_eq!(run(&["1 0 0 2", "80 0 0 4294967295"], &frame), None);
+        assert_eq!(run(&["128 0 0 0"], &frame), Some(1000));
+        assert_eq!(run(&["129 0 0 0", "135 0 0 0"], &frame), Some(1000));
+        assert_eq!(run(&["177 0 0 4", "135 0 0 0"], &frame), Some(20));
+        assert_eq!(run(&["177 0 0 6", "135 0 0 0"], &frame), None);
+        assert_eq!(run(&["0 0 0 7", "2 0 0 15", "0 0 0 1", "96 0 0 15"], &frame), Some(7));
+        assert_eq!(run(&["1 0 0 9", "3 0 0 3", "97 0 0 3", "135 0 0 0"], &frame), Some(9));
+    }
+
+    #[test]
+    fn arithmetic_has_32_bits() {
+        let alu = |code: u16, a: u32, b: u32| {
+            let (load, number) = (format!("0 0 0 {a}"), format!("{code} 0 0 {b}"));
+            let index = (format!("1 0 0 {b}"), format!("{} 0 0 0", code + 8));
+            let by_number = run(&[&load, &number], &[]);
+            assert_eq!(by_number, run(&[&load, &index.0, &index.1], &[]), "{code}");
+            by_number
+        };
+        assert_eq!(alu(0x04, u32::MAX, 2), Some(1));
+        assert_eq!(alu(0x14, 1, 2), Some(u32::MAX));
+        assert_eq!(alu(0x24, 1 << 31, 3), Some(1 << 31));
+        assert_eq!(alu(0x34, 7, 2), Some(3));
+        assert_eq!(alu(0x34, 7, 0), None);
+        assert_eq!(alu(0x44, 5, 2), Some(7));
+        assert_eq!(alu(0x54, 6, 3), Some(2));
+        assert_eq!(alu(0x64, 3, 31), Some(1 << 31));
+        assert_eq!(alu(0x64, 3, 32), Some(0));
+        assert_eq!(alu(0x74, 1 << 31, 31), Some(1));
+        assert_eq!(alu(0x74, 1 << 31, 40), Some(0));
+        assert_eq!(alu(0x94, 7, 4), Some(3));
+        assert_eq!(alu(0x94, 7, 0), None);
+        assert_eq!(alu(0xA4, 6, 3), Some(5));
+        assert_eq!(run(&["0 0 0 1", "132 0 0 0"], &[]), Some(u32::MAX));
+    }
+
+    #[test]
+    fn programs_that_lead_out_are_refused() {
+        assert!(program(&[]).is_err());
+        assert!(program(&["0 0 0 0"]).is_err());
+        assert!(program(&["5 0 0 1", "6 0 0 0"]).is_err());
+        assert!(program(&["5 0 0 4294967294", "6 0 0 0"]).is_err());
+        assert!(program(&["21 0 1 0", "6 0 0 0"]).is_err());
+        assert!(program(&["96 0 0 16", "6 0 0 0"]).is_err());
+        assert!(program(&["255 0 0 0", "6 0 0 0"]).is_err());
+        assert!(program(&["6 0 0"]).is_err());
+        assert!(program(&["5 0 0 4294967295", "6 0 0 0"]).is_ok());
+    }
+
+    #[test]
+    fn a_filter_that_rejects_all_is_a_program_that_does() {
+        let program = Program::compile("ip and arp", LinkType::ETHERNET, false).unwrap();
+        assert_eq!((program.len(), program.is_empty()), (1, false));
+        assert!(!program.matches(&[0; 60], 60));
+    }
+
+    #[test]
+    fn the_byte_order_of_the_file_counts() {
+        // The address family of a BSD loopback frame is in the order of the machine that wrote it.
+        let (little, big) = ([2, 0, 0, 0, 0x45], [0, 0, 0, 2, 0x45]);
+        let native = Program::compile("ip", LinkType::NULL, false).unwrap();
+        let swapped = Program::compile("ip", LinkType::NULL, true).unwrap();
+        let little_is_native = cfg!(target_endian = "little");
+        assert_eq!(native.matches(&little, 5), little_is_native);
+        assert_eq!(native.matches(&big, 5), !little_is_native);
+        assert_eq!(swapped.matches(&little, 5), !little_is_native);
+        assert_eq!(swapped.matches(&big, 5), little_is_native);
+    }
+
+    #[test]
+    fn libpcap_says_why() {
+        let error = Program::compile("vlan", LinkType::RAW, false).unwrap_err();
+        assert!(error.to_string().contains("no VLAN support"), "{error}");
+        let error = Program::compile("tcp and\0", LinkType::RAW, false).unwrap_err();
+        assert!(matches!(error, BpfError::Refused { .. }), "{error}");
+    }
+}

@@ -1,0 +1,249 @@
+//! Filters, taken apart: pcap-filter(7) and the part of Wireshark's language that columns answer.
+
+mod arithmetic;
+mod keyword;
+mod lexer;
+mod names;
+mod parser;
+mod primitive;
+mod print;
+
+use std::ops::{Range, RangeInclusive};
+
+/// The language of a filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Syntax {
+    /// pcap-filter(7), as tcpdump takes it.
+    Pcap,
+    /// Display filters of Wireshark, for indexed fields.
+    Wireshark,
+}
+
+/// A filter that was understood.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Filter {
+    /// The language it was written in.
+    pub syntax: Syntax,
+    /// What it asks; `None` if every packet matches.
+    pub expr: Option<Expr>,
+    /// The first nanosecond that it allows by its time words, if it has any.
+    pub from_ns: Option<i128>,
+    /// The first nanosecond that it allows no more.
+    pub to_ns: Option<i128>,
+}
+
+/// An expression.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expr {
+    /// All of them hold. Of pcap filters in the order in which they are written.
+    And(Vec<Expr>),
+    /// One of them holds.
+    Or(Vec<Expr>),
+    /// It does not hold.
+    Not(Box<Expr>),
+    /// A single condition.
+    Term(Term),
+}
+
+/// A single condition.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Term {
+    /// Where it stands in the text.
+    pub span: Range<usize>,
+    /// What primitives before it in the text have made of the place where headers are looked for.
+    pub shift: Shift,
+    /// What it asks.
+    pub test: Test,
+    /// The condition alone, in the language of the filter, with names resolved.
+    pub text: String,
+}
+
+/// Where libpcap looks for the network header: `vlan` and the like move it for all that follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shift {
+    /// Behind so many VLAN tags.
+    Tags(u8),
+    /// Behind MPLS labels, PPPoE, Geneve: columns do not know it.
+    Elsewhere,
+}
+
+/// Which end of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// The source.
+    Src,
+    /// The destination.
+    Dst,
+    /// One or both of them.
+    Either,
+    /// Both of them.
+    Both,
+}
+
+/// How two numbers are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// Less.
+    Lt,
+    /// Less or equal.
+    Le,
+    /// Greater.
+    Gt,
+    /// Greater or equal.
+    Ge,
+}
+
+/// A version of IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IpVersion {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// What a term asks. All but the last two have the meaning that libpcap gives them.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Test {
+    /// The frame's network protocol, above 1,500: `ip`, `arp`, `ether proto 0x88cc`.
+    EtherType(u16),
+    /// IP carries this protocol: `tcp`, `icmp6`, `ip proto 47`. Without a version: either.
+    IpProto {
+        /// The version, if only one will do.
+        version: Option<IpVersion>,
+        /// The protocol.
+        proto: u8,
+    },
+    /// An IPv4 address, with a mask, in IPv4, ARP or RARP headers: `host`, `net`, `arp host`.
+    Host4 {
+        /// In IPv4 headers.
+        ip: bool,
+        /// In ARP headers.
+        arp: bool,
+        /// In RARP headers.
+        rarp: bool,
+        /// Which end.
+        direction: Direction,
+        /// The address.
+        address: u32,
+        /// The bits of it that count.
+        mask: u32,
+    },
+    /// An IPv6 address, with a mask.
+    Host6 {
+        /// Which end.
+        direction: Direction,
+        /// The address.
+        address: u128,
+        /// The bits of it that count.
+        mask: u128,
+    },
+    /// A MAC address: `ether host`, `ether broadcast`.
+    Mac {
+        /// Which end.
+        direction: Direction,
+        /// The address, 48 bits.
+        address: u64,
+    },
+    /// `ether multicast`: the lowest bit of the destination's first byte is set.
+    EtherMulticast,
+    /// `ip multicast`: the destination's first byte is 224 or more.
+    IpMulticast,
+    /// `ip6 multicast`: the destination's first byte is 255.
+    Ip6Multicast,
+    /// A port, or a range of them: `port`, `udp dst portrange`.
+    Port {
+        /// The IP protocol; `None` is TCP, UDP or SCTP.
+        transport: Option<u8>,
+        /// Which end.
+        direction: Direction,
+        /// The ports.
+        ports: RangeInclusive<u16>,
+    },
+    /// `vlan`, with or without an id. What follows is looked for behind the tag.
+    Vlan(Option<u16>),
+    /// `mpls`, with or without a label, as the first of its kind.
+    Mpls(Option<u32>),
+    /// `len`, `less`, `greater`: the length on the wire.
+    Length(Comparison, u32),
+    /// `tcp[tcpflags] & mask`, compared with a number.
+    TcpFlags {
+        /// The flags that count.
+        mask: u8,
+        /// How they are compared.
+        comparison: Comparison,
+        /// With what.
+        value: u32,
+    },
+    /// `icmp[icmptype]` or `icmp[icmpcode]`, or the same of icmp6, compared with a number.
+    Icmp {
+        /// ICMP or ICMPv6.
+        version: IpVersion,
+        /// The code, and not the type.
+        code: bool,
+        /// How it is compared.
+        comparison: Comparison,
+        /// With what.
+        value: u32,
+    },
+    /// What only the compiled program can tell. Where `within` does not hold, it is false.
+    Opaque {
+        /// A test that holds wherever this one does, if one is known.
+        within: Option<Box<Test>>,
+    },
+    /// A field of Wireshark's.
+    Field(FieldTest),
+}
+
+/// A test of an indexed field, with the meaning that Wireshark gives it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldTest {
+    /// Its name there, such as `ip.addr`.
+    pub name: &'static str,
+    /// The values that match, as ranges that do not touch, ascending; all of them if the field only
+    /// has to be there.
+    pub values: Vec<RangeInclusive<u128>>,
+}
+
+impl Filter {
+    /// Understands a filter; its language is told from the text.
+    ///
+    /// It is Wireshark's if one of its words is a field of Wireshark's with a dot, such as
+    /// `ip.addr`, or one of the protocols `ipv6` and `icmpv6` (but for what `proto` asks for).
+    ///
+    /// A pcap filter may have times, joined to all of it with `and`: `after 3h ago and before 45m
+    /// ago and port 80`. `start` is another word for `after`, and `end` for `before`. Times without
+    /// a zone are local, and `3h ago` counts from `now_ns`.
+    pub fn parse(text: &str, now_ns: i128) -> Result<Self, FilterError> {
+        Self::parse_as(Syntax::of(text), text, now_ns)
+    }
+
+    /// Understands a filter in a language.
+    pub fn parse_as(syntax: Syntax, text: &str, now_ns: i128) -> Result<Self, FilterError> {
+        match syntax {
+            Syntax::Pcap => parser::parse(text, now_ns),
+            Syntax::Wireshark => super::wireshark::parse(text, now_ns),
+        }
+    }
+}
+
+impl Syntax {
+    /// The language that a filter seems to be written in.
+    pub fn of(text: &str) -> Self {
+        if super::wireshark::is_likely(text) { Self::Wireshark } else { Self::Pcap }
+    }
+}
+
+/// Why a filter was not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct FilterError {
+    /// What is wrong, and what to do.
+    pub message: String,
+    /// Where in the text.
+    pub span: Range<usize>,
+}

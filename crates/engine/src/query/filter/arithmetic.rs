@@ -1,0 +1,341 @@
+//! Arithmetic in filters: what it computes, what it presumes, and its text.
+
+use super::{Comparison, IpVersion, Test};
+
+/// What an expression is, as far as a test can be made of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Shape {
+    /// The length of the packet.
+    Length,
+    /// The byte with the flags of TCP.
+    Flags,
+    /// The same, and a mask.
+    MaskedFlags(u32),
+    /// Type or code of ICMP.
+    Icmp { version: IpVersion, code: bool },
+    /// Anything else.
+    Other,
+}
+
+/// How an expression binds, when its text is put into a longer one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Form {
+    /// A number, `len`, or bytes of a header.
+    Atom,
+    /// A sum or the like, by its operator.
+    Binary(Operator),
+    /// A negation.
+    Negated,
+}
+
+/// An operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operator {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Mod,
+    And,
+    Or,
+    Xor,
+    Lsh,
+    Rsh,
+}
+
+impl Operator {
+    /// The operator that a sign stands for.
+    pub(super) fn of(sign: &str) -> Option<Self> {
+        Some(match sign {
+            "+" => Self::Add,
+            "-" => Self::Sub,
+            "*" => Self::Mul,
+            "/" => Self::Div,
+            "%" => Self::Mod,
+            "&" => Self::And,
+            "|" => Self::Or,
+            "^" => Self::Xor,
+            "<<" => Self::Lsh,
+            ">>" => Self::Rsh,
+            _ => return None,
+        })
+    }
+
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Add => "+",
+            Self::Sub => "-",
+            Self::Mul => "*",
+            Self::Div => "/",
+            Self::Mod => "%",
+            Self::And => "&",
+            Self::Or => "|",
+            Self::Xor => "^",
+            Self::Lsh => "<<",
+            Self::Rsh => ">>",
+        }
+    }
+
+    /// How tightly it binds; libpcap's grammar has no rank for `%` and `^`.
+    fn rank(self) -> Option<u8> {
+        match self {
+            Self::Or => Some(1),
+            Self::And => Some(2),
+            Self::Lsh | Self::Rsh => Some(3),
+            Self::Add | Self::Sub => Some(4),
+            Self::Mul | Self::Div => Some(5),
+            Self::Mod | Self::Xor => None,
+        }
+    }
+
+    /// Whether `a self b next c` is `(a self b) next c`. Where a rank is missing, libpcap's parser
+    /// reads on, so that what is to the right goes first.
+    pub(super) fn goes_before(self, next: Self) -> bool {
+        match (self.rank(), next.rank()) {
+            (Some(rank), Some(next)) => next <= rank,
+            _ => false,
+        }
+    }
+
+    /// Whether `-a self b` is `(-a) self b`.
+    pub(super) fn follows_negation(self) -> bool {
+        self.rank().is_some()
+    }
+
+    fn compute(self, a: u32, b: u32) -> Option<u32> {
+        Some(match self {
+            Self::Add => a.wrapping_add(b),
+            Self::Sub => a.wrapping_sub(b),
+            Self::Mul => a.wrapping_mul(b),
+            Self::Div => a.checked_div(b)?,
+            Self::Mod => a.checked_rem(b)?,
+            Self::And => a & b,
+            Self::Or => a | b,
+            Self::Xor => a ^ b,
+            Self::Lsh => a.checked_shl(b)?,
+            Self::Rsh => a.checked_shr(b)?,
+        })
+    }
+}
+
+/// An arithmetic expression.
+#[derive(Debug, Clone)]
+pub(super) struct Arithmetic {
+    text: String,
+    form: Form,
+    shape: Shape,
+    /// Its value, if it has numbers only.
+    constant: Option<u32>,
+    /// The number that its code loads first, if it starts with one.
+    first: Option<u32>,
+    /// What holds of each packet for which it is computed.
+    within: Option<Test>,
+    /// Parentheses and brackets within each other.
+    nesting: usize,
+    /// Operators in it.
+    operators: usize,
+}
+
+impl Arithmetic {
+    pub(super) fn number(value: u32) -> Self {
+        Self {
+            constant: Some(value),
+            first: Some(value),
+            ..Self::atom(value.to_string(), Shape::Other)
+        }
+    }
+
+    pub(super) fn length() -> Self {
+        Self::atom("len".into(), Shape::Length)
+    }
+
+    fn atom(text: String, shape: Shape) -> Self {
+        Self {
+            text,
+            form: Form::Atom,
+            shape,
+            constant: None,
+            first: None,
+            within: None,
+            nesting: 0,
+            operators: 0,
+        }
+    }
+
+    /// Bytes of a header: one, two or four of them at an index. `None` if the protocol has none
+    /// that can be asked for.
+    pub(super) fn bytes(proto: &str, index: &Self, size: u32) -> Option<Self> {
+        let ip = |proto| Some(Test::IpProto { version: Some(IpVersion::V4), proto });
+        let own = match proto {
+            "ether" | "radio" | "atalk" => None,
+            "ip" => Some(Test::EtherType(0x0800)),
+            "arp" => Some(Test::EtherType(0x0806)),
+            "rarp" => Some(Test::EtherType(0x8035)),
+            "decnet" => Some(Test::EtherType(0x6003)),
+            "sca" => Some(Test::EtherType(0x6007)),
+            "lat" => Some(Test::EtherType(0x6004)),
+            "moprc" => Some(Test::EtherType(0x6002)),
+            "mopdl" => Some(Test::EtherType(0x6001)),
+            "ip6" => Some(Test::EtherType(0x86DD)),
+            "sctp" => ip(132),
+            "tcp" => ip(6),
+            "udp" => ip(17),
+            "icmp" => ip(1),
+            "igmp" => ip(2),
+            "igrp" => ip(9),
+            "pim" => ip(103),
+            "vrrp" | "carp" => ip(112),
+            "icmp6" => Some(Test::IpProto { version: Some(IpVersion::V6), proto: 58 }),
+            _ => return None,
+        };
+        let shape = match (proto, index.constant, size) {
+            ("tcp", Some(13), 1) => Shape::Flags,
+            ("icmp", Some(at @ 0..=1), 1) => Shape::Icmp { version: IpVersion::V4, code: at == 1 },
+            ("icmp6", Some(at @ 0..=1), 1) => Shape::Icmp { version: IpVersion::V6, code: at == 1 },
+            _ => Shape::Other,
+        };
+        let text = match size {
+            1 => format!("{proto}[{}]", index.text),
+            _ => format!("{proto}[{}:{size}]", index.text),
+        };
+        Some(Self {
+            first: index.first,
+            within: own.or_else(|| index.within.clone()),
+            nesting: index.nesting + 1,
+            operators: index.operators + 1,
+            ..Self::atom(text, shape)
+        })
+    }
+
+    pub(super) fn negated(self) -> Self {
+        Self {
+            text: format!("-{}", self.in_parentheses_unless(self.form == Form::Atom)),
+            form: Form::Negated,
+            shape: Shape::Other,
+            constant: self.constant.map(u32::wrapping_neg),
+            first: self.first,
+            nesting: self.nesting + 1,
+            operators: self.operators + 1,
+            within: self.within,
+        }
+    }
+
+    /// Two of them with an operator between. What is presumed of the packet is what the left one
+    /// presumes: libpcap drops the rest.
+    pub(super) fn joined(self, operator: Operator, right: &Self) -> Result<Self, &'static str> {
+        let zero = right.first == Some(0) || right.constant == Some(0);
+        let long = |shift: Option<u32>| shift.is_some_and(|shift| shift > 31);
+        match operator {
+            Operator::Div if zero => return Err("libpcap takes this for a division by zero"),
+            Operator::Mod if zero => return Err("libpcap takes this for a remainder of zero"),
+            Operator::Lsh | Operator::Rsh if long(right.first) || long(right.constant) => {
+                return Err("libpcap takes this for a shift by more than 31 bits");
+            }
+            _ => {}
+        }
+        let bare = match self.form {
+            Form::Atom => true,
+            Form::Binary(own) => own.goes_before(operator),
+            Form::Negated => false,
+        };
+        let right_bare = right.form == Form::Atom;
+        let nesting =
+            (self.nesting + usize::from(!bare)).max(right.nesting + usize::from(!right_bare));
+        let shape = match (self.shape, operator, right.constant) {
+            (Shape::Flags, Operator::And, Some(mask)) => Shape::MaskedFlags(mask),
+            _ => Shape::Other,
+        };
+        let constant = match (self.constant, right.constant) {
+            (Some(left), Some(right)) => operator.compute(left, right),
+            _ => None,
+        };
+        Ok(Self {
+            text: format!(
+                "{} {} {}",
+                self.in_parentheses_unless(bare),
+                operator.sign(),
+                right.in_parentheses_unless(right_bare)
+            ),
+            form: Form::Binary(operator),
+            shape,
+            constant,
+            first: self.first,
+            within: self.within,
+            nesting,
+            operators: self.operators + right.operators + 1,
+        })
+    }
+
+    fn in_parentheses_unless(&self, bare: bool) -> String {
+        if bare { self.text.clone() } else { format!("({})", self.text) }
+    }
+
+    pub(super) fn nesting(&self) -> usize {
+        self.nesting
+    }
+
+    pub(super) fn operators(&self) -> usize {
+        self.operators
+    }
+
+    /// The test that a comparison is, and its text.
+    pub(super) fn compared(&self, comparison: Comparison, right: &Self) -> (Test, String) {
+        let test = match (self.constant, right.constant) {
+            (None, Some(value)) => self.test(comparison, value),
+            (Some(value), None) => right.test(mirrored(comparison), value),
+            _ => None,
+        };
+        let test = test.unwrap_or_else(|| Test::Opaque {
+            within: self.within.clone().or_else(|| right.within.clone()).map(Box::new),
+        });
+        (test, format!("{} {} {}", self.text, sign(comparison), right.text))
+    }
+
+    fn test(&self, comparison: Comparison, value: u32) -> Option<Test> {
+        Some(match self.shape {
+            Shape::Length => Test::Length(comparison, value),
+            Shape::Flags => Test::TcpFlags { mask: 0xFF, comparison, value },
+            Shape::MaskedFlags(mask) => {
+                Test::TcpFlags { mask: mask.to_le_bytes()[0], comparison, value }
+            }
+            Shape::Icmp { version, code } => Test::Icmp { version, code, comparison, value },
+            Shape::Other => return None,
+        })
+    }
+}
+
+/// The comparison that a sign stands for.
+pub(super) fn comparison(sign: &str) -> Option<Comparison> {
+    Some(match sign {
+        "=" => Comparison::Eq,
+        "!=" => Comparison::Ne,
+        "<" => Comparison::Lt,
+        "<=" => Comparison::Le,
+        ">" => Comparison::Gt,
+        ">=" => Comparison::Ge,
+        _ => return None,
+    })
+}
+
+/// The sign of a comparison.
+pub(super) fn sign(comparison: Comparison) -> &'static str {
+    match comparison {
+        Comparison::Eq => "=",
+        Comparison::Ne => "!=",
+        Comparison::Lt => "<",
+        Comparison::Le => "<=",
+        Comparison::Gt => ">",
+        Comparison::Ge => ">=",
+    }
+}
+
+/// The same comparison with its sides exchanged.
+fn mirrored(comparison: Comparison) -> Comparison {
+    match comparison {
+        Comparison::Lt => Comparison::Gt,
+        Comparison::Le => Comparison::Ge,
+        Comparison::Gt => Comparison::Lt,
+        Comparison::Ge => Comparison::Le,
+        same => same,
+    }
+}

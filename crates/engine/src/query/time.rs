@@ -1,0 +1,159 @@
+//! Times, as people write them.
+//!
+//! A time is a number of nanoseconds since 1970-01-01T00:00:00Z, as [`i128`].
+//!
+//! | written | meaning |
+//! |---|---|
+//! | `2012-11-03T11:05:00-07:00`, `2012-11-03T18:05:00.25Z` | RFC 3339, with a zone |
+//! | `2012-11-03 11:05:00`, `2012-11-03 11:05`, `2012-11-03` | local time, or UTC where asked for |
+//! | `1351965900.25` | seconds since 1970 |
+//! | `now` | now |
+//! | `-15m`, `3h ago` | so long before now; units `ns us ms s m h d w` |
+//!
+//! ```
+//! use tapdex_engine::query::time::{format_time, parse_time};
+//!
+//! let time = parse_time("2012-11-03T11:05:00-07:00", 0, true)?;
+//! assert_eq!(format_time(time), "2012-11-03T18:05:00.000000000Z");
+//! assert_eq!(parse_time("90s ago", time, true)?, time - 90_000_000_000);
+//! # Ok::<(), tapdex_engine::query::time::TimeError>(())
+//! ```
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+
+/// Why a time was not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TimeError {
+    /// It is none of the forms.
+    #[error(
+        "`{text}` is not a time: write 2012-11-03T11:05:00Z, `2012-11-03 11:05:00`, seconds since \
+         1970, `now`, or a span like `15m ago`"
+    )]
+    Form {
+        /// What was written.
+        text: String,
+    },
+    /// It has the form of a time, but there is no such one.
+    #[error("`{text}` is not a time that there is: {reason}")]
+    Value {
+        /// What was written.
+        text: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+const SECOND: i128 = 1_000_000_000;
+
+/// Units and their nanoseconds.
+const UNITS: [(&str, i128); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", SECOND),
+    ("m", 60 * SECOND),
+    ("h", 3_600 * SECOND),
+    ("d", 86_400 * SECOND),
+    ("w", 7 * 86_400 * SECOND),
+];
+
+/// Understands a time, with `now_ns` as the present. Without a zone it is local, or UTC if `utc`.
+pub fn parse_time(text: &str, now_ns: i128, utc: bool) -> Result<i128, TimeError> {
+    let text = text.trim();
+    if text == "now" {
+        return Ok(now_ns);
+    }
+    if let Some(span) = text.strip_suffix("ago") {
+        return span_ns(span.trim_end(), text).and_then(|span| before(now_ns, span, text));
+    }
+    if let Some(span) = text.strip_prefix('-') {
+        return span_ns(span, text).and_then(|span| before(now_ns, span, text));
+    }
+    if text.starts_with(|first: char| first.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+    {
+        return decimal(text, SECOND).ok_or_else(|| form(text));
+    }
+    let zoned = text
+        .rfind(['T', 't', ' '])
+        .and_then(|at| text.get(at..))
+        .is_some_and(|clock| clock.contains(['Z', 'z', '+', '-']));
+    if zoned {
+        let time: Timestamp = padded(text).parse().map_err(|error| value(text, error))?;
+        return Ok(time.as_nanosecond());
+    }
+    if !text.starts_with(|first: char| first.is_ascii_digit()) {
+        return Err(form(text));
+    }
+    let civil: DateTime = padded(text).parse().map_err(|error| value(text, error))?;
+    let zone = if utc { TimeZone::UTC } else { TimeZone::system() };
+    let zoned: Zoned = civil.to_zoned(zone).map_err(|error| value(text, error))?;
+    Ok(zoned.timestamp().as_nanosecond())
+}
+
+/// A time as RFC 3339, in UTC, with nine digits behind the second.
+///
+/// A time outside of the years -9999 to 9999 has no such form: its seconds are given instead.
+pub fn format_time(ns: i128) -> String {
+    match Timestamp::from_nanosecond(ns) {
+        Ok(time) => {
+            let civil = TimeZone::UTC.to_datetime(time);
+            let (year, month, day) = (civil.year(), civil.month(), civil.day());
+            let (hour, minute, second) = (civil.hour(), civil.minute(), civil.second());
+            let fraction = civil.subsec_nanosecond();
+            format!(
+                "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z"
+            )
+        }
+        Err(_) => format!("{}.{:09}", ns.div_euclid(SECOND), ns.rem_euclid(SECOND)),
+    }
+}
+
+/// The same with two digits for the hour: `8:40:53` is written by people.
+fn padded(text: &str) -> String {
+    match text.find(['T', 't', ' ']).map(|at| text.split_at(at + 1)) {
+        Some((date, clock)) => {
+            let clock = clock.trim_start();
+            let short = clock.as_bytes().get(1) == Some(&b':');
+            format!("{date}{}{clock}", if short { "0" } else { "" })
+        }
+        None => text.to_owned(),
+    }
+}
+
+fn span_ns(span: &str, text: &str) -> Result<i128, TimeError> {
+    let digits = span.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(span.len());
+    let (number, unit) = span.split_at(digits);
+    let unit = unit.trim_start();
+    let (_, unit_ns) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(|| form(text))?;
+    decimal(number, *unit_ns).ok_or_else(|| form(text))
+}
+
+/// A decimal number times a unit; what is less than a nanosecond is dropped.
+fn decimal(number: &str, unit_ns: i128) -> Option<i128> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || fraction.contains('.') || number.ends_with('.') {
+        return None;
+    }
+    let whole_ns = whole.parse::<i128>().ok()?.checked_mul(unit_ns)?;
+    // What is behind sixteen digits is less than a nanosecond of a week.
+    let fraction = fraction.get(..16).unwrap_or(fraction);
+    let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let part = if fraction.is_empty() { 0 } else { fraction.parse::<i128>().ok()? };
+    whole_ns.checked_add(part.checked_mul(unit_ns)?.checked_div(scale)?)
+}
+
+fn before(now_ns: i128, span: i128, text: &str) -> Result<i128, TimeError> {
+    now_ns.checked_sub(span).ok_or_else(|| form(text))
+}
+
+fn form(text: &str) -> TimeError {
+    TimeError::Form { text: text.to_owned() }
+}
+
+fn value(text: &str, error: jiff::Error) -> TimeError {
+    TimeError::Value { text: text.to_owned(), reason: error.to_string() }
+}

@@ -1,0 +1,695 @@
+//! Display filters of Wireshark, for the fields that are indexed.
+//!
+//! ```text
+//! expression  = alternative *( ("or" | "||") alternative )
+//! alternative = operand *( ("and" | "&&") operand )
+//! operand     = ("not" | "!") operand | "(" expression ")" | condition
+//! condition   = field | field comparison value | field "in" "{" set "}"
+//! comparison  = "==" | "eq" | "!=" | "ne" | "<" | "lt" | "<=" | "le" | ">" | "gt" | ">=" | "ge"
+//!             | "===" | "all_eq" | "!==" | "any_ne"
+//! set         = value [".." value] *( "," value [".." value] )
+//! ```
+//!
+//! A field alone asks whether the packet has it; so `tcp.flags.syn` holds for all of TCP, and
+//! `tcp.flags.syn == 1` for those with the flag. Of a field that a packet has twice, such as
+//! `ip.addr`, one must compare; with `!=` and `===` all must, and the packet must have it, as in
+//! Wireshark 4. `frame.time` and `frame.time_epoch` limit the whole filter, so they stand outside
+//! of parentheses, joined with `and`.
+//!
+//! Source: the manual page wireshark-filter(4).
+
+use super::filter::{Expr, FieldTest, Filter, FilterError, Shift, Syntax, Term, Test};
+use super::time::{format_time, parse_time};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::{Range, RangeInclusive};
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Nothing: a protocol is there or not.
+    Protocol,
+    /// A number of so many bits.
+    Bits(u32),
+    /// One bit, also written `true` and `false`.
+    Flag,
+    Ipv4,
+    Ipv6,
+    Mac,
+    /// What carries the inner packet, by number or name.
+    Tunnel,
+    /// A time, which is no column.
+    Time,
+}
+
+/// Fields and what they hold.
+const FIELDS: &[(&str, Kind)] = &[
+    ("frame", Kind::Protocol),
+    ("frame.len", Kind::Bits(32)),
+    ("frame.time", Kind::Time),
+    ("frame.time_epoch", Kind::Time),
+    ("frame.interface_id", Kind::Bits(32)),
+    ("eth", Kind::Protocol),
+    ("eth.addr", Kind::Mac),
+    ("eth.src", Kind::Mac),
+    ("eth.dst", Kind::Mac),
+    ("eth.type", Kind::Bits(16)),
+    ("vlan", Kind::Protocol),
+    ("vlan.id", Kind::Bits(12)),
+    ("mpls", Kind::Protocol),
+    ("mpls.label", Kind::Bits(20)),
+    ("arp", Kind::Protocol),
+    ("arp.src.proto_ipv4", Kind::Ipv4),
+    ("arp.dst.proto_ipv4", Kind::Ipv4),
+    ("ip", Kind::Protocol),
+    ("ip.addr", Kind::Ipv4),
+    ("ip.src", Kind::Ipv4),
+    ("ip.dst", Kind::Ipv4),
+    ("ip.proto", Kind::Bits(8)),
+    ("ipv6", Kind::Protocol),
+    ("ipv6.addr", Kind::Ipv6),
+    ("ipv6.src", Kind::Ipv6),
+    ("ipv6.dst", Kind::Ipv6),
+    ("ipv6.nxt", Kind::Bits(8)),
+    ("tcp", Kind::Protocol),
+    ("tcp.port", Kind::Bits(16)),
+    ("tcp.srcport", Kind::Bits(16)),
+    ("tcp.dstport", Kind::Bits(16)),
+    ("udp", Kind::Protocol),
+    ("udp.port", Kind::Bits(16)),
+    ("udp.srcport", Kind::Bits(16)),
+    ("udp.dstport", Kind::Bits(16)),
+    ("sctp", Kind::Protocol),
+    ("sctp.port", Kind::Bits(16)),
+    ("sctp.srcport", Kind::Bits(16)),
+    ("sctp.dstport", Kind::Bits(16)),
+    ("tcp.flags", Kind::Bits(12)),
+    ("tcp.flags.fin", Kind::Flag),
+    ("tcp.flags.syn", Kind::Flag),
+    ("tcp.flags.reset", Kind::Flag),
+    ("tcp.flags.push", Kind::Flag),
+    ("tcp.flags.ack", Kind::Flag),
+    ("tcp.flags.urg", Kind::Flag),
+    ("tcp.flags.ece", Kind::Flag),
+    ("tcp.flags.cwr", Kind::Flag),
+    ("icmp", Kind::Protocol),
+    ("icmp.type", Kind::Bits(8)),
+    ("icmp.code", Kind::Bits(8)),
+    ("icmpv6", Kind::Protocol),
+    ("icmpv6.type", Kind::Bits(8)),
+    ("icmpv6.code", Kind::Bits(8)),
+    ("tunnel.type", Kind::Tunnel),
+    ("tunnel.id", Kind::Bits(32)),
+    ("inner.ip.addr", Kind::Ipv4),
+    ("inner.ip.src", Kind::Ipv4),
+    ("inner.ip.dst", Kind::Ipv4),
+    ("inner.ipv6.addr", Kind::Ipv6),
+    ("inner.ipv6.src", Kind::Ipv6),
+    ("inner.ipv6.dst", Kind::Ipv6),
+    ("inner.ip.proto", Kind::Bits(8)),
+    ("inner.port", Kind::Bits(16)),
+    ("inner.port.src", Kind::Bits(16)),
+    ("inner.port.dst", Kind::Bits(16)),
+];
+
+/// What carries inner packets.
+const TUNNELS: [(&str, u128); 4] = [("ip", 1), ("gre", 2), ("vxlan", 3), ("gtp", 4)];
+
+/// Parentheses and negations within each other.
+const NESTING_MAX: usize = 200;
+
+/// Understands a display filter.
+pub(super) fn parse(text: &str, now_ns: i128) -> Result<Filter, FilterError> {
+    let mut parser = Parser {
+        text,
+        now_ns,
+        next: Token::End,
+        span: 0..0,
+        end: 0,
+        nesting: 0,
+        from_ns: None,
+        to_ns: None,
+    };
+    parser.look(0)?;
+    let expr = match parser.next {
+        Token::End => None,
+        _ => parser.any(true)?,
+    };
+    match parser.next {
+        Token::End => {}
+        Token::Sign(")") => return parser.error("this parenthesis was not opened"),
+        _ => return parser.error("expected `and`, `or` or the end of the filter"),
+    }
+    let (from_ns, to_ns) = (parser.from_ns, parser.to_ns);
+    Ok(Filter { syntax: Syntax::Wireshark, expr, from_ns, to_ns })
+}
+
+/// Whether a text has a word that only display filters have: a field with a dot, of a protocol that
+/// is known here, or the protocols `ipv6` and `icmpv6`, where they are not what `proto` asks for.
+pub(super) fn is_likely(text: &str) -> bool {
+    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.');
+    let by_number = text.split_ascii_whitespace().any(|word| word.starts_with("proto"));
+    words.any(|word| match word.split_once('.') {
+        Some((protocol, rest)) => {
+            rest.starts_with(|c: char| c.is_ascii_lowercase())
+                && FIELDS.iter().any(|(name, _)| {
+                    name.split_once('.').is_some_and(|(first, _)| first == protocol)
+                })
+        }
+        None => !by_number && (word == "ipv6" || word == "icmpv6"),
+    })
+}
+
+type Parsed<T> = Result<T, FilterError>;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Token<'t> {
+    /// A field, a value, or an operator in letters.
+    Word(&'t str),
+    /// What stands in quotes.
+    Quoted(&'t str),
+    /// A sign; the words for `and`, `or`, `not` and the comparisons are signs too.
+    Sign(&'static str),
+    End,
+}
+
+const SIGNS: [(&str, &str); 19] = [
+    ("===", "==="),
+    ("!==", "!=="),
+    ("==", "=="),
+    ("!=", "!="),
+    ("<=", "<="),
+    (">=", ">="),
+    ("&&", "and"),
+    ("||", "or"),
+    ("<", "<"),
+    (">", ">"),
+    ("!", "not"),
+    ("(", "("),
+    (")", ")"),
+    ("{", "{"),
+    ("}", "}"),
+    (",", ","),
+    ("=", "="),
+    ("&", "&"),
+    ("~", "~"),
+];
+
+const WORDS: [(&str, &str); 15] = [
+    ("and", "and"),
+    ("or", "or"),
+    ("not", "not"),
+    ("in", "in"),
+    ("eq", "=="),
+    ("any_eq", "=="),
+    ("ne", "!="),
+    ("all_ne", "!="),
+    ("all_eq", "==="),
+    ("any_ne", "!=="),
+    ("lt", "<"),
+    ("le", "<="),
+    ("gt", ">"),
+    ("ge", ">="),
+    ("matches", "~"),
+];
+
+struct Parser<'t> {
+    text: &'t str,
+    now_ns: i128,
+    next: Token<'t>,
+    span: Range<usize>,
+    end: usize,
+    nesting: usize,
+    from_ns: Option<i128>,
+    to_ns: Option<i128>,
+}
+
+impl<'t> Parser<'t> {
+    fn look(&mut self, at: usize) -> Parsed<()> {
+        let rest = self.text.get(at..).unwrap_or("");
+        let body = rest.trim_start();
+        let start = at + rest.len() - body.len();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || "_.:/-+".contains(c);
+        let len = body.find(|c: char| !is_word(c)).unwrap_or(body.len());
+        (self.next, self.span) = if body.is_empty() {
+            (Token::End, self.text.len()..self.text.len())
+        } else if len > 0 {
+            let word = body.get(..len).unwrap_or("");
+            let sign = WORDS.iter().find(|(name, _)| *name == word);
+            let token = sign.map_or(Token::Word(word), |(_, sign)| Token::Sign(sign));
+            (token, start..start + len)
+        } else if let Some(quoted) = body.strip_prefix('"') {
+            let Some(len) = quoted.find('"') else {
+                self.span = start..start + 1;
+                return self.error("this quote is not closed");
+            };
+            (Token::Quoted(quoted.get(..len).unwrap_or("")), start..start + len + 2)
+        } else if let Some((sign, name)) = SIGNS.iter().find(|(sign, _)| body.starts_with(sign)) {
+            (Token::Sign(name), start..start + sign.len())
+        } else {
+            let first = body.chars().next().unwrap_or(' ');
+            self.span = start..start + first.len_utf8();
+            let message = format!("`{}` has no meaning in a filter", first.escape_default());
+            return self.error(message);
+        };
+        Ok(())
+    }
+
+    fn step(&mut self) -> Parsed<()> {
+        self.end = self.span.end;
+        self.look(self.span.end)
+    }
+
+    fn take(&mut self, sign: &str) -> Parsed<bool> {
+        let is = matches!(self.next, Token::Sign(next) if next == sign);
+        if is {
+            self.step()?;
+        }
+        Ok(is)
+    }
+
+    fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
+        Err(FilterError { message: message.into(), span: self.span.clone() })
+    }
+
+    /// Alternatives. `None` if there was nothing but times.
+    fn any(&mut self, top: bool) -> Parsed<Option<Expr>> {
+        let start = self.span.start;
+        let (first, timed) = self.all(top)?;
+        if !matches!(self.next, Token::Sign("or")) {
+            return Ok(first);
+        }
+        if timed {
+            let span = start..self.end;
+            return Err(FilterError { message: TIME_PLACE.to_owned(), span });
+        }
+        let mut list = Vec::new();
+        push(&mut list, first, false);
+        while self.take("or")? {
+            let (next, _) = self.all(false)?;
+            push(&mut list, next, false);
+        }
+        Ok(Some(Expr::Or(list)))
+    }
+
+    /// Conditions that all hold, and whether a time was among them.
+    fn all(&mut self, top: bool) -> Parsed<(Option<Expr>, bool)> {
+        let mut list = Vec::new();
+        let mut timed = false;
+        loop {
+            let operand = self.operand(top)?;
+            timed |= operand.is_none();
+            push(&mut list, operand, true);
+            if !self.take("and")? {
+                break;
+            }
+        }
+        let expr = if list.len() > 1 { Some(Expr::And(list)) } else { list.pop() };
+        Ok((expr, timed))
+    }
+
+    /// A condition, with the negations before it; `None` for a time.
+    fn operand(&mut self, top: bool) -> Parsed<Option<Expr>> {
+        if self.nesting > NESTING_MAX {
+            return self.error(too_deep());
+        }
+        self.nesting += 1;
+        let open = self.span.clone();
+        let operand = if self.take("not")? {
+            self.operand(false)?.map(|expr| Expr::Not(Box::new(expr)))
+        } else if self.take("(")? {
+            let inner = self.any(false)?;
+            if !self.take(")")? {
+                return match self.next {
+                    Token::End => Err(FilterError {
+                        message: "this parenthesis is not closed".to_owned(),
+                        span: open,
+                    }),
+                    _ => self.error("expected `and`, `or` or `)`"),
+                };
+            }
+            inner
+        } else {
+            self.condition(top)?
+        };
+        self.nesting -= 1;
+        Ok(operand)
+    }
+
+    fn condition(&mut self, top: bool) -> Parsed<Option<Expr>> {
+        let span = self.span.clone();
+        let Token::Word(word) = self.next else {
+            return self.error("expected a field, such as `ip.addr`");
+        };
+        let Some((name, kind)) = FIELDS.iter().find(|(name, _)| *name == word) else {
+            let nearest = nearest(word);
+            return self.error(format!("there is no field `{word}`; do you mean `{nearest}`?"));
+        };
+        self.step()?;
+        let Token::Sign(sign) = self.next else {
+            return Ok(Some(present(name, *kind, span)?));
+        };
+        if !matches!(sign, "==" | "!=" | "===" | "!==" | "<" | "<=" | ">" | ">=" | "in") {
+            if sign == "=" {
+                return self.error("write `==` to compare");
+            }
+            if matches!(sign, "&" | "~") {
+                return self.error("only `==`, `!=`, `<`, `<=`, `>`, `>=` and `in` are known here");
+            }
+            return Ok(Some(present(name, *kind, span)?));
+        }
+        if *kind == Kind::Protocol {
+            return self.error(format!("`{name}` is a protocol: it has no value to compare"));
+        }
+        self.step()?;
+        if *kind == Kind::Time {
+            if !top {
+                return Err(FilterError { message: TIME_PLACE.to_owned(), span });
+            }
+            return self.time(name, sign).map(|()| None);
+        }
+        let values = if sign == "in" { self.set(*kind)? } else { self.value(*kind, sign)? };
+        let span = span.start..self.end;
+        if matches!(sign, "!=" | "===") && self.nesting + 3 > NESTING_MAX {
+            // What it is made of needs parentheses of its own.
+            return Err(FilterError { message: too_deep(), span });
+        }
+        let field = |values: Vec<RangeInclusive<u128>>, text: String| {
+            let test = Test::Field(FieldTest { name, values });
+            Expr::Term(Term { span: span.clone(), shift: Shift::Tags(0), test, text })
+        };
+        let all = || field(vec![0..=u128::MAX], (*name).to_owned());
+        let equal = |values: Vec<RangeInclusive<u128>>| {
+            let text = shown(name, *kind, &values);
+            field(values, text)
+        };
+        Ok(Some(match sign {
+            "!=" => Expr::And(vec![all(), Expr::Not(Box::new(equal(values)))]),
+            "===" => {
+                let others = complement(&values, most(*kind));
+                Expr::And(vec![all(), Expr::Not(Box::new(equal(others)))])
+            }
+            "!==" => equal(complement(&values, most(*kind))),
+            _ => equal(values),
+        }))
+    }
+
+    /// The value behind a comparison, as the values that compare so.
+    fn value(&mut self, kind: Kind, sign: &str) -> Parsed<Vec<RangeInclusive<u128>>> {
+        let word = match self.next {
+            Token::Word(word) | Token::Quoted(word) => word,
+            _ => return self.error(format!("expected {} after `{sign}`", form(kind))),
+        };
+        let range = match range(kind, word) {
+            Ok(range) => range,
+            Err(message) => return self.error(message),
+        };
+        let (least, greatest) = (*range.start(), *range.end());
+        if least != greatest && !matches!(sign, "==" | "!=" | "===" | "!==") {
+            return self.error(format!("a network has no order: `{sign}` needs an address"));
+        }
+        self.step()?;
+        let most = most(kind);
+        let values = match sign {
+            "<" => (least > 0).then(|| 0..=least - 1),
+            "<=" => Some(0..=least),
+            ">" => (least < most).then(|| least + 1..=most),
+            ">=" => Some(least..=most),
+            _ => Some(range),
+        };
+        Ok(values.into_iter().collect())
+    }
+
+    /// A set in braces.
+    fn set(&mut self, kind: Kind) -> Parsed<Vec<RangeInclusive<u128>>> {
+        if !self.take("{")? {
+            return self.error("expected `{` and values, such as `{80, 443, 8000..8080}`");
+        }
+        let mut values = Vec::new();
+        loop {
+            let word = match self.next {
+                Token::Word(word) | Token::Quoted(word) => word,
+                _ => return self.error(format!("expected {} or `}}`", form(kind))),
+            };
+            let parsed = match word.split_once("..") {
+                Some((first, last)) => range(kind, first).and_then(|first| {
+                    let last = range(kind, last)?;
+                    if first.start() > last.end() {
+                        return Err("the range ends before it starts".to_owned());
+                    }
+                    Ok(*first.start()..=*last.end())
+                }),
+                None => range(kind, word),
+            };
+            match parsed {
+                Ok(range) => values.push(range),
+                Err(message) => return self.error(message),
+            }
+            self.step()?;
+            self.take(",")?;
+            if self.take("}")? {
+                return Ok(merged(values));
+            }
+        }
+    }
+
+    /// A time behind a comparison.
+    fn time(&mut self, name: &str, sign: &str) -> Parsed<()> {
+        let word = match self.next {
+            Token::Word(word) | Token::Quoted(word) => word,
+            _ => {
+                return self.error(format!("expected a time after `{name}`, in quotes"));
+            }
+        };
+        let time = match parse_time(word, self.now_ns, false) {
+            Ok(time) => time,
+            Err(error) => return self.error(error.to_string()),
+        };
+        let behind = time.saturating_add(1);
+        let (from, to) = match sign {
+            "==" | "===" => (Some(time), Some(behind)),
+            "<" => (None, Some(time)),
+            "<=" => (None, Some(behind)),
+            ">" => (Some(behind), None),
+            ">=" => (Some(time), None),
+            _ => return self.error("times go with `==`, `<`, `<=`, `>` and `>=`"),
+        };
+        self.step()?;
+        if let Some(from) = from {
+            self.from_ns = Some(self.from_ns.map_or(from, |own| own.max(from)));
+        }
+        if let Some(to) = to {
+            self.to_ns = Some(self.to_ns.map_or(to, |own| own.min(to)));
+        }
+        Ok(())
+    }
+}
+
+const TIME_PLACE: &str = "times limit the whole filter: join `frame.time` to it with `and`, \
+                          outside of parentheses, and put parentheses around an `or`";
+
+fn too_deep() -> String {
+    format!("more than {NESTING_MAX} parentheses and negations within each other")
+}
+
+/// Adds an expression to a list that is joined alike, the parts of its own list one by one.
+fn push(list: &mut Vec<Expr>, expr: Option<Expr>, and: bool) {
+    match (expr, and) {
+        (Some(Expr::And(inner)), true) | (Some(Expr::Or(inner)), false) => list.extend(inner),
+        (Some(expr), _) => list.push(expr),
+        (None, _) => {}
+    }
+}
+
+/// A field that has to be there.
+fn present(name: &'static str, kind: Kind, span: Range<usize>) -> Parsed<Expr> {
+    if kind == Kind::Time {
+        let message = format!("every packet has a time: compare `{name}` with one");
+        return Err(FilterError { message, span });
+    }
+    let test = Test::Field(FieldTest { name, values: vec![0..=u128::MAX] });
+    Ok(Expr::Term(Term { span, shift: Shift::Tags(0), test, text: name.to_owned() }))
+}
+
+/// The greatest value of a kind.
+fn most(kind: Kind) -> u128 {
+    match kind {
+        Kind::Bits(bits) => (1 << bits) - 1,
+        Kind::Flag => 1,
+        Kind::Ipv4 => u128::from(u32::MAX),
+        Kind::Mac => (1 << 48) - 1,
+        Kind::Tunnel => 255,
+        Kind::Ipv6 | Kind::Protocol | Kind::Time => u128::MAX,
+    }
+}
+
+/// What is written behind a field.
+fn form(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Protocol | Kind::Bits(_) => "a number",
+        Kind::Flag => "1 or 0",
+        Kind::Ipv4 => "an IPv4 address or network",
+        Kind::Ipv6 => "an IPv6 address or network",
+        Kind::Mac => "a MAC address",
+        Kind::Tunnel => "`ip`, `gre`, `vxlan`, `gtp` or a number",
+        Kind::Time => "a time",
+    }
+}
+
+/// A value, or all values of a network.
+fn range(kind: Kind, word: &str) -> Result<RangeInclusive<u128>, String> {
+    let error = || format!("expected {}", form(kind));
+    let one = |value: Option<u128>| value.map(|value| value..=value).ok_or_else(error);
+    let prefix = |len: Option<&str>, bits: u32| -> Result<u128, String> {
+        let Some(len) = len else { return Ok(0) };
+        let len = len.parse::<u32>().ok().filter(|len| *len <= bits);
+        let len = len.ok_or_else(|| format!("the prefix has at most {bits} bits"))?;
+        Ok(1_u128.checked_shl(bits - len).map_or(u128::MAX, |size| size - 1))
+    };
+    let (address, len) = match word.split_once('/') {
+        Some((address, len)) => (address, Some(len)),
+        None => (word, None),
+    };
+    match kind {
+        Kind::Ipv4 => {
+            let address: Ipv4Addr = address.parse().map_err(|_| error())?;
+            let rest = prefix(len, 32)?;
+            let first = u128::from(address.to_bits()) & !rest;
+            Ok(first..=first | rest)
+        }
+        Kind::Ipv6 => {
+            let address: Ipv6Addr = address.parse().map_err(|_| error())?;
+            let rest = prefix(len, 128)?;
+            let first = address.to_bits() & !rest;
+            Ok(first..=first | rest)
+        }
+        Kind::Mac => one(mac(word)),
+        Kind::Flag => one(match word {
+            "true" | "True" | "TRUE" => Some(1),
+            "false" | "False" | "FALSE" => Some(0),
+            _ => number(word).filter(|value| *value <= 1),
+        }),
+        Kind::Tunnel => {
+            let named = TUNNELS.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
+            one(named.or_else(|| number(word).filter(|value| *value <= most(kind))))
+        }
+        Kind::Bits(_) | Kind::Protocol | Kind::Time => match number(word) {
+            Some(value) if value > most(kind) => {
+                Err(format!("`{word}` is too large: the field ends at {}", most(kind)))
+            }
+            value => one(value),
+        },
+    }
+}
+
+/// A number: `0x` makes it hexadecimal, a leading zero octal.
+fn number(word: &str) -> Option<u128> {
+    let (digits, radix) = match word.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (word.get(2..)?, 16),
+        [b'0', _, ..] => (word.get(1..)?, 8),
+        _ => (word, 10),
+    };
+    if digits.starts_with(['+', '-']) {
+        return None;
+    }
+    u128::from_str_radix(digits, radix).ok()
+}
+
+/// Six bytes with `:`, `-` or `.` between them, or twelve digits with dots.
+fn mac(word: &str) -> Option<u128> {
+    let parts: Vec<&str> = word.split([':', '-', '.']).collect();
+    let sizes = match parts.len() {
+        6 => 1..=2,
+        3 => 4..=4,
+        _ => return None,
+    };
+    let step = if parts.len() == 6 { 8 } else { 16 };
+    parts.iter().try_fold(0, |sum, part| {
+        let hex = sizes.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let value = u128::from_str_radix(part, 16).ok().filter(|_| hex)?;
+        Some(sum << step | value)
+    })
+}
+
+/// Ranges in order, those that touch made one.
+fn merged(mut values: Vec<RangeInclusive<u128>>) -> Vec<RangeInclusive<u128>> {
+    values.sort_by_key(|range| *range.start());
+    let mut merged: Vec<RangeInclusive<u128>> = Vec::with_capacity(values.len());
+    for range in values {
+        match merged.last_mut() {
+            Some(last) if *range.start() <= last.end().saturating_add(1) => {
+                *last = *last.start()..=*last.end().max(range.end());
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// All values up to `most` that are in none of the ranges.
+fn complement(values: &[RangeInclusive<u128>], most: u128) -> Vec<RangeInclusive<u128>> {
+    let mut rest = Vec::new();
+    let mut next = Some(0);
+    for range in values {
+        if let Some(start) = next.filter(|start| start < range.start()) {
+            rest.push(start..=range.start() - 1);
+        }
+        next = range.end().checked_add(1);
+    }
+    if let Some(start) = next.filter(|start| *start <= most) {
+        rest.push(start..=most);
+    }
+    rest
+}
+
+/// The text of a field that has one of the values.
+fn shown(name: &str, kind: Kind, values: &[RangeInclusive<u128>]) -> String {
+    let value = |value: u128| match kind {
+        Kind::Ipv4 => u32::try_from(value)
+            .map_or_else(|_| value.to_string(), |value| Ipv4Addr::from_bits(value).to_string()),
+        Kind::Ipv6 => Ipv6Addr::from_bits(value).to_string(),
+        Kind::Mac => {
+            let byte = |at: u32| format!("{:02x}", value >> (40 - 8 * at) & 0xFF);
+            (0..6).map(byte).collect::<Vec<_>>().join(":")
+        }
+        Kind::Time => format_time(i128::try_from(value).unwrap_or(i128::MAX)),
+        _ => value.to_string(),
+    };
+    match values {
+        // No value is less than 0: this matches nothing, as what was written.
+        [] => format!("{name} < {}", value(0)),
+        [range] if range.start() == range.end() => format!("{name} == {}", value(*range.start())),
+        [range] if *range.start() == 0 => format!("{name} <= {}", value(*range.end())),
+        [range] if *range.end() == most(kind) => format!("{name} >= {}", value(*range.start())),
+        _ => {
+            let range = |range: &RangeInclusive<u128>| match range.start() == range.end() {
+                true => value(*range.start()),
+                false => format!("{}..{}", value(*range.start()), value(*range.end())),
+            };
+            format!("{name} in {{{}}}", values.iter().map(range).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// The known field whose name differs in the fewest letters.
+fn nearest(word: &str) -> &'static str {
+    // Nobody mistypes more than this, and the work grows with both lengths.
+    let word: Vec<char> = word.chars().take(40).collect();
+    let distance = |name: &str| {
+        let mut row: Vec<usize> = (0..=word.len()).collect();
+        for (at, letter) in name.chars().enumerate() {
+            let mut diagonal = at;
+            let mut left = at + 1;
+            for (typed, above) in word.iter().zip(row.iter_mut().skip(1)) {
+                let change = diagonal + usize::from(*typed != letter);
+                diagonal = *above;
+                left = change.min(*above + 1).min(left + 1);
+                *above = left;
+            }
+            if let Some(first) = row.first_mut() {
+                *first = at + 1;
+            }
+        }
+        row.last().copied().unwrap_or(usize::MAX)
+    };
+    FIELDS.iter().map(|(name, _)| *name).min_by_key(|name| distance(name)).unwrap_or("ip.addr")
+}
