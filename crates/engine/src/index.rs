@@ -3,9 +3,12 @@
 pub mod build;
 pub(crate) mod format;
 mod lookup;
+mod marks;
 mod packed;
 mod parting;
 mod reader;
+mod rowmap;
+mod runs;
 pub mod schema;
 mod sort;
 mod writer;
@@ -13,10 +16,13 @@ mod writer;
 pub use build::{BuildError, Builder, ColumnIndex, CpuBuilder, Digits};
 pub use format::{
     ALIGN, BLOCK_LEN, ENTRY_LEN, FIELD_BITS_MAX, FIELDS_MAX, FOOTER_LEN, FORMAT_VERSION,
-    FORMAT_VERSION_OLDEST, HEADER_LEN, MAGIC, NAME_LEN_MAX, RowOrder, SectionKind,
+    FORMAT_VERSION_OLDEST, HEADER_LEN, MAGIC, NAME_LEN_MAX, NOTE_LEN_MAX, RowOrder, SectionKind,
 };
 pub use lookup::{FieldIndex, Rows};
+pub use marks::{MARK_RECORDS, Mark, Marks};
 pub use packed::{BLOCK_VALUES, Packed, PackedIter};
 pub use reader::{Column, Index, PROBLEMS_MAX, SectionInfo, Verified};
+pub use rowmap::{BLOCK_ROWS, RowMap, RowMapIter};
+pub use runs::{RUNS_SAMPLED, RunBuilder};
 pub use schema::{ColumnSpec, Field, Schema, Width};
 pub use writer::IndexWriter;

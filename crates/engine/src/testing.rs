@@ -4,10 +4,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "checks panic")]
 
+mod capture;
+mod decode;
 mod disk;
+pub mod filters;
 mod forge;
 mod table;
 
+pub use capture::fuzz_pcap_read;
+pub use decode::fuzz_decode_frame;
 pub use disk::FaultyDisk;
 pub use forge::{fuzz_index_open, mend, relocate};
-pub use table::{Table, check_index, check_lookups};
+pub use table::{Table, check_index, check_lookups, sample_marks};

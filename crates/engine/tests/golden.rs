@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use tapdex_bitmap::{ALL_CODECS, Chunks, Codec};
 use tapdex_engine::index::{
-    ALIGN, BLOCK_LEN, BLOCK_VALUES, ColumnSpec, ENTRY_LEN, FIELD_BITS_MAX, FIELDS_MAX, FOOTER_LEN,
-    FORMAT_VERSION, Field, HEADER_LEN, Index, MAGIC, NAME_LEN_MAX, RowOrder, Rows, Schema,
-    SectionKind, Width,
+    ALIGN, BLOCK_LEN, BLOCK_ROWS, BLOCK_VALUES, ColumnSpec, ENTRY_LEN, FIELD_BITS_MAX, FIELDS_MAX,
+    FOOTER_LEN, FORMAT_VERSION, Field, HEADER_LEN, Index, MAGIC, MARK_RECORDS, Mark, NAME_LEN_MAX,
+    NOTE_LEN_MAX, RowOrder, Rows, Schema, SectionKind, Width,
 };
 use tapdex_engine::testing::{Table, check_index};
 
@@ -20,7 +20,8 @@ fn golden_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/index.v1.tdx")
 }
 
-/// Every codec, both widths, fields of one digit and of several, a row map and times.
+/// Every codec, both widths, fields of one digit and of several, a row map, times, marks and a
+/// note.
 fn golden_table() -> Table {
     let byte = |codec| ColumnSpec { width: Width::Byte, codec };
     let short = |codec| ColumnSpec { width: Width::Short, codec };
@@ -45,10 +46,24 @@ fn golden_table() -> Table {
         digits(|row| row / 128 * 300),
         digits(|row| [40, 1_500, 1_500, 65_535][usize::from(row / 5 % 4)]),
     ];
-    let row_map = (0..u32::from(ROWS)).map(|row| row * 7 % 300).collect();
+    // The records of four flows, one behind the other.
+    let mut row_map: Vec<u32> = (0..ROWS.into()).collect();
+    row_map.sort_by_key(|&record| record * record / 3 % 5);
     let times = (0..u64::from(ROWS)).map(|record| 1_700_000_000_000_000_000 + record * record);
     let times = Some(times.collect());
-    Table { schema: Schema { fields }, rows: ROWS.into(), columns, row_map: Some(row_map), times }
+    let mark = |i: u64| {
+        let time_min = 1_700_000_000_000_000_000 + i * i;
+        Mark { offset: 24 + 3_000 * i, time_min, time_max: time_min + 61 * i }
+    };
+    Table {
+        schema: Schema { fields },
+        rows: ROWS.into(),
+        columns,
+        row_map: Some(row_map),
+        times,
+        marks: Some((0..10).map(mark).collect()),
+        note: Some(b"packets = \"a.pcap\"\n".to_vec()),
+    }
 }
 
 #[test]
@@ -81,11 +96,19 @@ fn the_golden_file_is_read() {
     let len = index.field("len").unwrap();
     assert_eq!(ids(len.range(100..=2_000).unwrap())[..6], [5, 6, 7, 8, 9, 10]);
     let map = index.row_map().unwrap().unwrap();
-    assert_eq!((map.get(0).unwrap(), map.get(43).unwrap(), map.get(299).unwrap()), (0, 1, 293));
+    assert_eq!((map.get(0).unwrap(), map.get(43).unwrap(), map.get(299).unwrap()), (0, 131, 297));
     let times = index.times().unwrap().unwrap();
-    assert!(times.is_ascending() && !map.is_ascending());
+    assert!(times.is_ascending());
     assert_eq!(times.get(12).unwrap(), 1_700_000_000_000_000_144);
     assert_eq!(times.partition_point(|time| time < 1_700_000_000_000_000_145).unwrap(), 13);
+    let marks = index.marks().unwrap().unwrap();
+    let second = Mark {
+        offset: 3_024,
+        time_min: 1_700_000_000_000_000_001,
+        time_max: 1_700_000_000_000_000_062,
+    };
+    assert_eq!((marks.len(), marks.get(1).unwrap()), (10, second));
+    assert_eq!(index.note().unwrap(), Some(b"packets = \"a.pcap\"\n".as_slice()));
     let keys: Vec<u16> = index.column(5).unwrap().keys().collect();
     assert_eq!(keys, [443, 50_000, 50_001, 50_002]);
 }
@@ -105,13 +128,20 @@ fn the_specification_has_the_numbers_of_the_code() {
         format!("| zeros up to a multiple of {ALIGN} "),
         format!("blocks of {} bytes", thousands(BLOCK_LEN)),
         format!("blocks of {BLOCK_VALUES};"),
+        format!("blocks of {BLOCK_ROWS} rows;"),
+        format!("a mark for every {MARK_RECORDS} records"),
+        format!(
+            "| bytes of a note | {},{:03} |",
+            thousands(NOTE_LEN_MAX / 1_000),
+            NOTE_LEN_MAX % 1_000
+        ),
         format!("| fields | {} |", thousands(FIELDS_MAX as u64)),
         format!("| bytes of a name | {NAME_LEN_MAX} |"),
         format!("| bits of a field | {FIELD_BITS_MAX} |"),
         format!("| columns of a field | {} |", FIELD_BITS_MAX / Width::Byte.bits()),
     ];
-    use SectionKind::{Bitmaps, Keys, Offsets, RowMap, Schema, Times};
-    for kind in [Schema, Keys, Offsets, Bitmaps, RowMap, Times] {
+    use SectionKind::{Bitmaps, Keys, Marks, Note, Offsets, RowMap, Schema, Times};
+    for kind in [Schema, Keys, Offsets, Bitmaps, RowMap, Times, Marks, Note] {
         said.push(format!("| {} | {} |", kind as u16, kind.name()));
     }
     for text in said {

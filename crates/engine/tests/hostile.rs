@@ -230,7 +230,7 @@ fn unknown_sections_are_passed_over_unless_they_are_required() {
 
 #[test]
 fn sections_that_are_missing_or_too_many_are_refused() {
-    use SectionKind::{Bitmaps, Keys, Offsets, RowMap, Schema, Times};
+    use SectionKind::{Bitmaps, Keys, Marks, Note, Offsets, RowMap, Schema, Times};
     let nine = 9_u32.to_le_bytes();
     let is_missing =
         |forged: Forgery| matches!(forged.problem(), IndexError::MissingSection { .. });
@@ -245,7 +245,7 @@ fn sections_that_are_missing_or_too_many_are_refused() {
     assert!(is_missing(Forgery::new().entry(RowMap, None, 0, &[99, 0])));
     assert!(is_surplus(Forgery::new().entry(Times, None, 0, &[1, 0])));
     assert!(is_surplus(Forgery::new().entry(Times, None, 0, &[5, 0])));
-    for kind in [Times, RowMap, Schema] {
+    for kind in [Times, Marks, Note, RowMap, Schema] {
         assert!(is_surplus(Forgery::new().entry(kind, None, 4, &nine)));
         assert!(is_surplus(Forgery::new().entry(kind, None, 4, &[0; 4])));
     }
@@ -346,7 +346,7 @@ fn forged_schemas_are_found() {
     // The first field: two lengths at 8, its name at 10, its columns at 16.
     field("reserved byte")(Forgery::new().set(Schema, None, 5, &[1]).problem());
     field("bytes needed")(Forgery::new().set(Schema, None, 6, &[6]).problem());
-    // There are thirty sections: too few for eleven columns.
+    // There are 32 sections: too few for eleven columns.
     field("number of fields")(Forgery::new().set(Schema, None, 6, &[11]).problem());
     field("number of columns")(Forgery::new().set(Schema, None, 9, &[11]).problem());
     field("bytes left over")(Forgery::new().set(Schema, None, 6, &[4]).problem());
@@ -362,29 +362,113 @@ fn forged_schemas_are_found() {
     assert!(matches!(error, IndexError::Cardinality { .. }), "{error}");
 }
 
-#[test]
-fn forged_row_maps_and_times_are_found() {
-    use SectionKind::{RowMap, Times};
-    let what = |forged: Forgery| match forged.problem() {
+/// Which number of a forged file is found to be wrong.
+fn what(forged: Forgery) -> &'static str {
+    match forged.problem() {
         IndexError::BadField { what, .. } => what,
         error => panic!("{error}"),
-    };
-    for kind in [RowMap, Times] {
+    }
+}
+
+#[test]
+fn forged_times_and_marks_are_found() {
+    use SectionKind::{Marks, Times};
+    for kind in [Times, Marks] {
         assert_eq!(what(Forgery::new().set(kind, None, 0, &[0x2D])), "number of values");
         assert_eq!(what(Forgery::new().set(kind, None, 4, &[2])), "flags");
         assert_eq!(what(Forgery::new().set(kind, None, 6, &[2])), "reserved field");
         assert_eq!(what(Forgery::new().set(kind, None, 16, &[65])), "bits of a difference");
-        assert_eq!(what(Forgery::new().set(kind, None, 16, &[64])), "end of a block");
-        assert_eq!(what(Forgery::new().set(kind, None, 17, &[1])), "first word");
-        assert_eq!(what(Forgery::new().set(kind, None, 48, &[40])), "length");
+        let largest = Forgery::new().set(kind, None, 8, &u64::MAX.to_le_bytes());
+        assert_eq!(what(largest), "difference to a least value");
+        assert_eq!(what(Forgery::new().set(kind, None, 4, &[0])), "flags");
     }
-    let times = Forgery::new().set(Times, None, 8, &u64::MAX.to_le_bytes());
-    assert_eq!(what(times), "difference to a least value");
-    assert_eq!(what(Forgery::new().set(Times, None, 4, &[0])), "flags");
-    assert_eq!(what(Forgery::new().set(RowMap, None, 8, &[0xFF, 0xFF])), "record");
-    // Value 1 of the first block is 7 in nine bits: make it 0, as value 0 is.
-    let error = Forgery::new().set(RowMap, None, 8 + 48, &[0, 0]).problem();
-    assert!(matches!(error, IndexError::NotPermutation { row: 1, record: 0, .. }), "{error}");
+    assert_eq!(what(Forgery::new().set(Times, None, 16, &[64])), "end of a block");
+    assert_eq!(what(Forgery::new().set(Times, None, 17, &[1])), "first word");
+    assert_eq!(what(Forgery::new().set(Times, None, 48, &[40])), "length");
+    // The lists of the marks: offsets are 0 to 27,000 more than the first, so 15 bits each, ten of
+    // which are three words; least times are 0 to 81 more, 7 bits each, two words.
+    let (times, spans) = (8 + 16 + 24, 8 + 16 + 24 + 8 + 16 + 16);
+    for list in [times, spans] {
+        assert_eq!(what(Forgery::new().set(Marks, None, list, &[9])), "number of values");
+        assert_eq!(what(Forgery::new().set(Marks, None, list + 4, &[0])), "flags");
+    }
+    // Longer than they are: then the next one starts in the words of another, or is not there.
+    assert_eq!(what(Forgery::new().set(Marks, None, 16, &[16 + 15])), "number of values");
+    assert_eq!(what(Forgery::new().set(Marks, None, 17, &[99])), "length");
+    assert_eq!(what(Forgery::new().set(Marks, None, spans + 16, &[64])), "length");
+    let late = Forgery::new().set(Marks, None, times + 8, &(u64::MAX - 100).to_le_bytes());
+    assert_eq!(what(late), "difference to a least time");
+    // Offset 1 is 3,000 more than the first, in bits 15 to 29: as much as the first.
+    let (_, section) = Forgery::new().section(Marks, None);
+    let last = golden()[section.start + 27] & 0xC0;
+    let error = Forgery::new().set(Marks, None, 24, &[0, 0, 0, last]).problem();
+    assert!(matches!(error, IndexError::NotAscending { what: "offset", .. }), "{error}");
+}
+
+#[test]
+fn forged_row_maps_are_found() {
+    use SectionKind::RowMap;
+    // 300 rows have records of nine bits: eight contexts of 20 codes. Then three blocks' starts, and
+    // the end of the last.
+    let starts = 8 + 80;
+    assert_eq!(what(Forgery::new().set(RowMap, None, 0, &[0x2D])), "number of rows");
+    assert_eq!(what(Forgery::new().set(RowMap, None, 4, &[2])), "reserved field");
+    assert_eq!(what(Forgery::new().set(RowMap, None, 8, &[0xBB; 10])), "bits of a code");
+    assert_eq!(what(Forgery::new().set(RowMap, None, 8, &[0x11; 10])), "sum of the codes");
+    assert_eq!(what(Forgery::new().set(RowMap, None, 8, &[0; 80])), "code");
+    assert_eq!(what(Forgery::new().set(RowMap, None, starts, &[3])), "number of values");
+    assert_eq!(what(Forgery::new().set(RowMap, None, starts + 8, &[1])), "end of the last block");
+    let (_, section) = Forgery::new().section(RowMap, None);
+    // Four numbers of seven bits, in one word.
+    let words = starts + 8 + 16;
+    let mut word = [0; 8];
+    word.copy_from_slice(&golden()[section.start + words..][..8]);
+    let start = |block: usize| {
+        let start = u64::from_le_bytes(word) >> (7 * block) & 0x7F;
+        words + 8 + usize::try_from(start).unwrap()
+    };
+    assert_eq!((start(0), start(3)), (words + 8, section.len()));
+    assert_eq!(what(Forgery::new().set(RowMap, None, words, &[1])), "least value");
+    // The first block without its last byte.
+    let shorter = (u64::from_le_bytes(word) - (1 << 7)).to_le_bytes();
+    assert_eq!(what(Forgery::new().set(RowMap, None, words, &shorter)), "bits of a block");
+    // The second block starts behind its end: found by whoever reads it.
+    let forged = Forgery::new().set(RowMap, None, words, &[0x80, 0x3F]);
+    let index = Index::from_bytes(forged.mended()).unwrap();
+    let error = index.row_map().unwrap().unwrap().get(130).unwrap_err();
+    assert!(matches!(error, IndexError::BadField { what: "end of a block", .. }), "{error}");
+    assert!(!verify(&index).is_sound());
+    // The first record of the first block, in nine bits: there are 300 records.
+    assert_eq!(what(Forgery::new().set(RowMap, None, start(0), &[0xFF, 0xFF])), "record");
+    // The last block starts with a record less: so all of its records are one less, and others are
+    // named a second time.
+    let first = golden()[section.start + start(2)];
+    let error = Forgery::new().set(RowMap, None, start(2), &[first - 1]).problem();
+    assert!(matches!(error, IndexError::NotPermutation { .. }), "{error}");
+    // Bits behind the last step.
+    assert_eq!(golden()[section.end - 1], 0);
+    assert_eq!(what(Forgery::new().set(RowMap, None, section.len() - 1, &[0x80])), "byte");
+}
+
+#[test]
+fn a_note_that_is_too_long_is_refused() {
+    let (disk, path) = (FaultyDisk::new(), Path::new("note.tdx"));
+    let mut writer = IndexWriter::create(&disk, path, 0, Schema::default()).unwrap();
+    writer.note(&vec![7; 1 << 24]).unwrap();
+    writer.finish().unwrap();
+    let bytes = disk.read(path).unwrap();
+    let index = Index::from_bytes(bytes.clone()).unwrap();
+    assert_eq!(index.note().unwrap().map(<[u8]>::len), Some(1 << 24));
+    // One byte more, and room for it.
+    let start = usize::try_from(index.sections().next().unwrap().offset).unwrap();
+    let mut longer = bytes.clone();
+    longer.splice(start..start, [7; 64]);
+    let entry = longer.len() - usize::try_from(FOOTER_LEN + 2 * ENTRY_LEN).unwrap();
+    longer[entry + 16..entry + 24].copy_from_slice(&((1_u64 << 24) + 1).to_le_bytes());
+    relocate(&mut longer);
+    mend(&mut longer);
+    let error = Index::from_bytes(longer).unwrap_err();
+    assert!(matches!(error, IndexError::BadField { what: "length", .. }), "{error}");
 }
 
 #[test]
@@ -407,7 +491,7 @@ fn problems_are_counted_when_they_are_too_many_to_list() {
     table.schema.fields[0].columns.truncate(1);
     table.columns = vec![(0..250).collect()];
     table.schema.fields[0].columns[0].codec = Codec::Masc;
-    (table.row_map, table.times) = (None, None);
+    (table.row_map, table.times, table.marks, table.note) = (None, None, None, None);
     let mut bytes = table.to_bytes();
     let sections: Vec<_> = Index::from_bytes(bytes.clone()).unwrap().sections().collect();
     let bitmaps = sections.iter().find(|s| s.kind == Some(SectionKind::Bitmaps)).unwrap();

@@ -9,10 +9,10 @@ use tapdex_bitmap::{ALL_CODECS, Chunks, Codec};
 use tapdex_engine::IndexError;
 use tapdex_engine::index::{
     BLOCK_LEN, BLOCK_VALUES, Builder, ColumnIndex, ColumnSpec, CpuBuilder, Digits, Field, Index,
-    IndexWriter, RowOrder, Schema, Width,
+    IndexWriter, Mark, RowOrder, Schema, Width,
 };
 use tapdex_engine::storage::{Disk, temporary_path};
-use tapdex_engine::testing::{FaultyDisk, Table, check_index, check_lookups};
+use tapdex_engine::testing::{FaultyDisk, Table, check_index, check_lookups, sample_marks};
 
 fn column(width: Width, codec: Codec) -> ColumnSpec {
     ColumnSpec { width, codec }
@@ -26,7 +26,7 @@ fn codecs() -> Vec<Codec> {
 fn tables() -> impl Strategy<Value = Table> {
     let digit = (any::<bool>(), 0..codecs().len(), 1..300_u32, any::<u16>());
     let fields = vec(vec(digit, 1..=5), 0..4);
-    (fields, 0..400_u32, any::<u64>(), any::<[bool; 2]>()).prop_map(|(fields, rows, seed, has)| {
+    (fields, 0..400_u32, any::<u64>(), any::<[bool; 3]>()).prop_map(|(fields, rows, seed, has)| {
         let mut random = tapdex_bitmap::sample::Random::new(seed);
         let mut table = Table { rows, ..Table::default() };
         for (n, field) in fields.iter().enumerate() {
@@ -51,6 +51,10 @@ fn tables() -> impl Strategy<Value = Table> {
             let mut records: Vec<u32> = (0..rows).collect();
             (1..rows).for_each(|i| records.swap(i as usize, random.below(i + 1) as usize));
             table.row_map = Some(records);
+        }
+        if has[2] {
+            table.marks = Some(sample_marks(&mut random, rows));
+            table.note = Some(vec![7; random.below(1_000) as usize]);
         }
         table
     })
@@ -94,6 +98,72 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Flows of any lengths and paces, in any order.
+    #[test]
+    fn row_maps_come_back(
+        flows in vec((1..400_usize, 0..20_u32, any::<u32>()), 0..40), shuffled in any::<bool>()
+    ) {
+        let mut packets: Vec<(u64, usize)> = vec![];
+        for (flow, &(len, pace, start)) in flows.iter().enumerate() {
+            let times = (0..len as u64).map(|i| u64::from(start) + (i << pace));
+            packets.extend(times.map(|time| (time, flow)));
+        }
+        packets.sort_unstable();
+        let mut records: Vec<u32> = (0..u32::try_from(packets.len()).unwrap()).collect();
+        records.sort_by_key(|&record| match shuffled {
+            true => usize::try_from(record.wrapping_mul(2_654_435_761)).unwrap(),
+            false => packets[record as usize].1,
+        });
+        let rows = u32::try_from(records.len()).unwrap();
+        let table = Table { rows, row_map: Some(records), ..Table::default() };
+        let index = Index::from_bytes(table.to_bytes()).unwrap();
+        check_index(&index, &table, 1);
+        let map = index.row_map().unwrap().unwrap();
+        assert_eq!((map.len(), map.is_empty()), (rows, rows == 0));
+        assert!(matches!(map.get(rows), Err(IndexError::TooLarge { .. })));
+        let beyond = map.records(&[rows], &mut vec![]);
+        assert!(matches!(beyond, Err(IndexError::TooLarge { .. })));
+    }
+}
+
+#[test]
+fn a_row_map_takes_the_bits_of_its_steps() {
+    let bits = |records: Vec<u32>| {
+        let rows = u32::try_from(records.len()).unwrap();
+        let table = Table { rows, row_map: Some(records), ..Table::default() };
+        let index = Index::from_bytes(table.to_bytes()).unwrap();
+        let map = index.sections().find(|section| section.name() == "row map").unwrap();
+        8.0 * map.len_bytes as f64 / f64::from(rows)
+    };
+    let rows = 1 << 17;
+    // A bit for a step, and for each 128 rows a record of 17 bits and the start of a block.
+    assert!(bits((0..rows).collect()) < 1.5);
+    // Two flows in turn: steps of two.
+    assert!(bits((0..rows).step_by(2).chain((1..rows).step_by(2)).collect()) < 1.5);
+    // A step of 2 to 5 or so, two kinds of which have a bit behind the highest.
+    let of_flow = |flow: u32| (0..rows).filter(move |n| (n / 3 + n % 7) % 4 == flow);
+    assert!(bits((0..4).flat_map(of_flow).collect()) < 4.0);
+    // Anywhere: all bits, and a code for how many they are.
+    let mut random = tapdex_bitmap::sample::Random::new(3);
+    let mut records: Vec<u32> = (0..rows).collect();
+    (1..rows).for_each(|i| records.swap(i as usize, random.below(i + 1) as usize));
+    assert!(bits(records) < 18.5);
+}
+
+#[test]
+fn marks_need_not_be_in_order_of_time() {
+    let mark = |offset, time_min, time_max| Mark { offset, time_min, time_max };
+    let marks = vec![mark(0, u64::MAX, u64::MAX), mark(1, 0, u64::MAX), mark(u64::MAX, 5, 6)];
+    let table = Table { rows: 65, marks: Some(marks), ..Table::default() };
+    let index = Index::from_bytes(table.to_bytes()).unwrap();
+    check_index(&index, &table, 1);
+    let past = index.marks().unwrap().unwrap().get(3);
+    assert!(matches!(past, Err(IndexError::TooLarge { .. })));
+}
+
 #[test]
 fn packed_numbers_take_the_bits_of_their_differences() {
     let len = |value: &dyn Fn(u32) -> u64| {
@@ -124,7 +194,8 @@ fn larger() -> Table {
     ];
     let times = Some((0..rows).map(|row| 1_700_000_000_000 + 17 * u64::from(row)).collect());
     let row_map = Some((0..rows).rev().collect());
-    Table { schema: Schema { fields }, rows, columns, row_map, times }
+    let marks = Some(sample_marks(&mut random, rows));
+    Table { schema: Schema { fields }, rows, columns, row_map, times, marks, note: None }
 }
 
 #[test]
@@ -184,12 +255,27 @@ fn all_128_bits_are_used() {
 }
 
 #[test]
+fn marks_ascend() {
+    let (disk, path) = (FaultyDisk::new(), Path::new("x.tdx"));
+    let mut writer = IndexWriter::create(&disk, path, 33, Schema::default()).unwrap();
+    let mark = |offset| Mark { offset, time_min: 1, time_max: 1 };
+    let error = writer.marks(&[mark(7), mark(7)]).unwrap_err();
+    assert_eq!(error.to_string(), "cannot write marks: offset 7, expected at least 8");
+}
+
+#[test]
 fn an_index_of_no_rows_and_one_of_no_fields() {
     let fields = vec![Field { name: "a".into(), columns: vec![column(Width::Byte, Codec::Wah)] }];
     let empty = Table { schema: Schema { fields }, columns: vec![vec![]], ..Table::default() };
     let index = Index::from_bytes(empty.to_bytes()).unwrap();
     check_index(&index, &empty, 1);
     assert!(index.column(0).unwrap().is_empty());
+    for rows in [0, 1, 2] {
+        let row_map = Some((0..rows).rev().collect());
+        let marks = Some(vec![Mark::default(); usize::from(rows > 0)]);
+        let table = Table { rows, row_map, marks, note: Some(vec![]), ..Table::default() };
+        check_index(&Index::from_bytes(table.to_bytes()).unwrap(), &table, 1);
+    }
     let bare = Table { rows: 10, ..Table::default() };
     check_index(&Index::from_bytes(bare.to_bytes()).unwrap(), &bare, 1);
 }
@@ -200,6 +286,8 @@ fn questions_that_cannot_be_answered_are_errors() {
     let index = Index::from_bytes(table.to_bytes()).unwrap();
     let error = index.field("udp").unwrap_err();
     assert_eq!(error.to_string(), "no field 'udp', expected one of: ip, port");
+    assert!(index.find_field("udp").is_none());
+    assert_eq!(index.find_field("port").unwrap().field().name, "port");
     let error = index.column(5).unwrap_err();
     assert_eq!(error.to_string(), "column 5, expected at most 4");
     let port = index.field("port").unwrap();
@@ -262,6 +350,19 @@ fn what_does_not_agree_is_not_written() {
     with_writer(|writer, _| {
         writer.times(&[0, 1, 3]).unwrap();
         writer.times(&[0, 1, 3])
+    });
+    let mark = |offset, time_min, time_max| Mark { offset, time_min, time_max };
+    with_writer(|writer, _| writer.marks(&[]));
+    with_writer(|writer, _| writer.marks(&[mark(0, 1, 1), mark(5, 1, 1)]));
+    with_writer(|writer, _| writer.marks(&[mark(0, 2, 1)]));
+    with_writer(|writer, _| {
+        writer.marks(&[mark(0, 1, 1)]).unwrap();
+        writer.marks(&[mark(0, 1, 1)])
+    });
+    with_writer(|writer, _| writer.note(&vec![0; (1 << 24) + 1]));
+    with_writer(|writer, _| {
+        writer.note(b"a").unwrap();
+        writer.note(b"b")
     });
     with_writer(|writer, _| {
         writer.row_map(&[2, 1, 0]).unwrap();

@@ -6,7 +6,7 @@ mod csv;
 mod field;
 mod get;
 mod info;
-mod json;
+pub(crate) mod json;
 mod raw;
 mod smallest;
 mod store;

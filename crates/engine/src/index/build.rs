@@ -76,7 +76,7 @@ impl Eq for ColumnIndex {}
 
 impl ColumnIndex {
     /// Takes the index back to none at all; what is left is memory to be used again.
-    fn clear(&mut self) -> Vec<Vec<u8>> {
+    pub(super) fn clear(&mut self) -> Vec<Vec<u8>> {
         self.keys.clear();
         self.offsets.clear();
         self.offsets.push(0);
@@ -86,7 +86,7 @@ impl ColumnIndex {
     }
 
     /// Appends a part, given the values in it and where the bitmap of each ends.
-    fn append(&mut self, ends: &[(u32, usize)], part: Vec<u8>) {
+    pub(super) fn append(&mut self, ends: &[(u32, usize)], part: Vec<u8>) {
         let start = self.offsets.last().copied().unwrap_or(0);
         self.keys.extend(ends.iter().filter_map(|&(value, _)| u16::try_from(value).ok()));
         self.offsets.extend(ends.iter().map(|&(_, end)| start + end as u64));
@@ -131,6 +131,17 @@ pub enum BuildError {
     TooManyRows {
         /// How many there are.
         rows: usize,
+    },
+    /// The runs do not part the rows: the first has to start at row 0, each of the others above the
+    /// one before, all of them below `rows`, and each has to have a digit.
+    #[error("{digits} digits and {starts} starts of runs do not part {rows} rows")]
+    BadRuns {
+        /// How many digits there are.
+        digits: usize,
+        /// How many starts there are.
+        starts: usize,
+        /// How many rows there are.
+        rows: u32,
     },
     /// The threads could not be started. Use one, which needs none.
     #[error("cannot start threads")]

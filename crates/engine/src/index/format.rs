@@ -27,8 +27,9 @@ pub const FOOTER_LEN: u64 = 40;
 pub const ENTRY_LEN: u64 = 32;
 /// Sections and the directory start at multiples of this.
 pub const ALIGN: u64 = 64;
-/// Bytes that have a checksum of their own.
-pub const BLOCK_LEN: u64 = 1 << 16;
+/// Bytes that have a checksum of their own: those of a page, so that a look-up sums up little more
+/// than it reads.
+pub const BLOCK_LEN: u64 = 1 << 12;
 /// Stands for the column in sections that belong to none.
 pub(crate) const NO_COLUMN: u32 = u32::MAX;
 /// Flag of a section that a reader must not pass over if it does not know its kind.
@@ -37,6 +38,8 @@ pub(crate) const REQUIRED: u16 = 1;
 pub const FIELDS_MAX: usize = u16::MAX as usize;
 /// Most bytes of a field's name.
 pub const NAME_LEN_MAX: usize = u8::MAX as usize;
+/// Most bytes of a note.
+pub const NOTE_LEN_MAX: u64 = 1 << 24;
 /// Most bits of a field.
 pub const FIELD_BITS_MAX: u32 = 128;
 
@@ -65,13 +68,25 @@ pub enum SectionKind {
     RowMap = 5,
     /// The time of each record.
     Times = 6,
+    /// Where records lie in the packet file, and their times, some at a time.
+    Marks = 7,
+    /// Bytes of whoever wrote the file.
+    Note = 8,
 }
 
 impl SectionKind {
     pub(crate) fn from_code(code: u16) -> Option<Self> {
-        [Self::Schema, Self::Keys, Self::Offsets, Self::Bitmaps, Self::RowMap, Self::Times]
-            .into_iter()
-            .find(|kind| *kind as u16 == code)
+        const KINDS: [SectionKind; 8] = [
+            SectionKind::Schema,
+            SectionKind::Keys,
+            SectionKind::Offsets,
+            SectionKind::Bitmaps,
+            SectionKind::RowMap,
+            SectionKind::Times,
+            SectionKind::Marks,
+            SectionKind::Note,
+        ];
+        KINDS.into_iter().find(|kind| *kind as u16 == code)
     }
 
     /// Its name in messages.
@@ -83,6 +98,8 @@ impl SectionKind {
             Self::Bitmaps => "bitmaps",
             Self::RowMap => "row map",
             Self::Times => "times",
+            Self::Marks => "marks",
+            Self::Note => "note",
         }
     }
 
@@ -494,7 +511,7 @@ mod tests {
     #[test]
     fn exactly_these_kinds_are_known() {
         let known = (0..=u16::MAX).filter_map(SectionKind::from_code);
-        assert_eq!(known.map(|kind| kind as u16).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(known.map(|kind| kind as u16).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
     #[test]

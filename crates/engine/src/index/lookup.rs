@@ -11,6 +11,10 @@ use crate::error::IndexError;
 /// Rows that answer a question: a cursor, to be joined with others, counted or listed.
 pub type Rows<'a> = Box<dyn Chunks + 'a>;
 
+/// So many keys are looked up one by one. For more, all keys of the column are checked first, which
+/// makes each look-up faster.
+const FEW_KEYS: usize = 16;
+
 /// No rows.
 fn none<'a>() -> Rows<'a> {
     Box::new(union::<Cursor<'a>>([]))
@@ -105,6 +109,11 @@ impl<'a> FieldIndex<'a> {
         (0..self.field.columns.len()).map(move |digit| index.column(first + digit))
     }
 
+    /// The numbers of its columns, for [`Index::equals`] and [`Index::bitmap_len`].
+    pub fn column_numbers(&self) -> std::ops::Range<usize> {
+        self.first..self.first + self.field.columns.len()
+    }
+
     fn column(&self, digit: usize) -> Result<Column<'a>, IndexError> {
         self.index.column(self.first + digit)
     }
@@ -144,7 +153,7 @@ impl<'a> FieldIndex<'a> {
         let mut rest = value;
         for digit in 0..self.field.columns.len() {
             let (first, low) = self.split(digit, rest);
-            match self.column(digit)?.equals(first)? {
+            match self.index.equals(self.first + digit, first)? {
                 Some(bitmap) => bitmaps.push(bitmap),
                 None => return Ok(none()),
             }
@@ -171,14 +180,20 @@ impl<'a> FieldIndex<'a> {
     /// The same for values without the digits before this one, ascending: those that start with the
     /// same digit share one look-up of it.
     fn any_of_sorted(&self, digit: usize, values: &[u128]) -> Result<Rows<'a>, IndexError> {
-        let column = self.column(digit)?;
+        let n = self.first + digit;
         if self.bits_after(digit) == 0 {
-            let digits: Vec<u16> = values.iter().map(|&v| self.split(digit, v).0).collect();
-            return column.any_of(&digits);
+            let digits = values.iter().map(|&value| self.split(digit, value).0);
+            if values.len() > FEW_KEYS {
+                return self.column(digit)?.any_of(&digits.collect::<Vec<_>>());
+            }
+            let bitmaps = digits.map(|digit| self.index.equals(n, digit));
+            return Ok(any(&bitmaps
+                .filter_map(Result::transpose)
+                .collect::<Result<Vec<_>, _>>()?));
         }
         let mut parts = vec![];
         for alike in values.chunk_by(|&a, &b| self.split(digit, a).0 == self.split(digit, b).0) {
-            if let Some(bitmap) = column.equals(self.split(digit, alike[0]).0)? {
+            if let Some(bitmap) = self.index.equals(n, self.split(digit, alike[0]).0)? {
                 let lows: Vec<u128> = alike.iter().map(|&v| self.split(digit, v).1).collect();
                 let rest = self.any_of_sorted(digit + 1, &lows)?;
                 parts.push(Box::new(bitmap.chunks().and(rest)) as Rows<'a>);
@@ -220,15 +235,18 @@ impl<'a> FieldIndex<'a> {
         if first == 0 && last == max {
             return Ok(Found::All);
         }
-        let column = self.column(digit)?;
         let ((mut from, first), (to, last)) = (self.split(digit, first), self.split(digit, last));
+        if bits == 0 && from == to {
+            let found = self.index.equals(self.first + digit, from)?;
+            return Ok(found.map_or(Found::None, |bitmap| Found::Some(Box::new(bitmap.chunks()))));
+        }
         if bits == 0 {
-            return Ok(Found::Some(column.range(from..=to)?));
+            return Ok(Found::Some(self.column(digit)?.range(from..=to)?));
         }
         let max = !u128::MAX.checked_shl(bits).unwrap_or(0);
         // A digit at an end, and of those after it a part.
         let part = |end: u16, first, last| -> Result<Option<Rows<'a>>, IndexError> {
-            let Some(bitmap) = column.equals(end)? else {
+            let Some(bitmap) = self.index.equals(self.first + digit, end)? else {
                 return Ok(None);
             };
             Ok(match self.range_from(digit + 1, first, last)? {
@@ -248,7 +266,7 @@ impl<'a> FieldIndex<'a> {
         }
         let between = if last == max { Some(to) } else { to.checked_sub(1) };
         if let Some(between) = between.filter(|&between| from <= between) {
-            parts.push(column.range(from..=between)?);
+            parts.push(self.column(digit)?.range(from..=between)?);
         }
         if last != max {
             parts.extend(part(to, 0, last)?);

@@ -1,4 +1,4 @@
-//! Whole numbers, one a row, in as few bits as their neighbours allow.
+//! Whole numbers in as few bits as their neighbours allow.
 //!
 //! Values are cut into blocks of 128. A block keeps its least value and, for each value, the
 //! difference to it, in as many bits as the largest difference has. Little-endian, in order:
@@ -9,8 +9,8 @@
 //! words u64: value i of a block is at bit i * bits, counted from the least significant
 //! ```
 //!
-//! A block starts at a new word, so any value is found with two look-ups. Times that ascend and
-//! row maps of rows that were brought together cost few bits; random numbers cost all they have.
+//! A block starts at a new word, so any value is found with two look-ups. Numbers that ascend cost
+//! few bits; random numbers cost all they have. A list is a section, or a part of one.
 
 use super::format::{check_field, size};
 use super::reader::Section;
@@ -101,35 +101,59 @@ pub(crate) fn encode(
     Ok(())
 }
 
-/// Packed numbers of an index file: its row map, or its times.
+/// Packed numbers of an index file, such as its times.
 ///
 /// Nothing is unpacked before it is asked for, and what is asked for is checked first, so every
 /// answer may be an error.
 #[derive(Debug, Clone, Copy)]
 pub struct Packed<'a> {
     section: Section<'a>,
+    /// Where they start in the section.
+    start: u64,
     len: u32,
     ascending: bool,
 }
 
 impl<'a> Packed<'a> {
-    /// Checks the head of the section, and that it has the length that its last block gives it.
-    pub(crate) fn open(section: Section<'a>, rows: u32) -> Result<Self, IndexError> {
-        let at = section.offset();
+    /// The numbers that a section consists of.
+    pub(crate) fn open(section: Section<'a>, len: u32) -> Result<Self, IndexError> {
+        Self::open_last(section, 0, len)
+    }
+
+    /// The numbers that lie from `start` to the end of a section.
+    pub(crate) fn open_last(
+        section: Section<'a>,
+        start: u64,
+        len: u32,
+    ) -> Result<Self, IndexError> {
+        let (packed, end) = Self::open_part(section, start, len)?;
+        let exactly = Expected::Exactly(end);
+        check_field(&|| section.name(), "length", section.offset(), exactly, section.len())?;
+        Ok(packed)
+    }
+
+    /// The numbers that lie in a section from `start` on, and where they end in it. The head is
+    /// checked, and that the section has as many bytes as the last block needs.
+    pub(crate) fn open_part(
+        section: Section<'a>,
+        start: u64,
+        len: u32,
+    ) -> Result<(Self, u64), IndexError> {
+        let at = section.offset() + start;
         let check = |what, offset, expected, got| {
             check_field(&|| section.name(), what, offset, expected, got)
         };
-        check("length", at, Expected::AtLeast(HEAD_LEN), section.len())?;
-        let head = section.read(0, HEAD_LEN)?;
+        let has = |end| check("length", section.offset(), Expected::AtLeast(end), section.len());
+        has(start + HEAD_LEN)?;
+        let head = section.read(start, HEAD_LEN)?;
         let number = |from: usize, len: usize| {
             head[from..from + len].iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
         };
-        check("number of values", at, Expected::Exactly(rows.into()), number(0, 4))?;
+        check("number of values", at, Expected::Exactly(len.into()), number(0, 4))?;
         check("flags", at + 4, Expected::AtMost(ASCENDING.into()), number(4, 2))?;
         check("reserved field", at + 6, Expected::Exactly(0), number(6, 2))?;
-        let packed = Self { section, len: rows, ascending: number(4, 2) != 0 };
-        let places = HEAD_LEN + PLACE_LEN * packed.blocks();
-        check("length", at, Expected::AtLeast(places), section.len())?;
+        let packed = Self { section, start, len, ascending: number(4, 2) != 0 };
+        has(packed.words_start())?;
         let words = match packed.blocks().checked_sub(1) {
             None => 0,
             Some(last) => {
@@ -137,8 +161,20 @@ impl<'a> Packed<'a> {
                 word + words(packed.block_len(last), bits) as u64
             }
         };
-        check("length", at, Expected::Exactly(places + 8 * words), section.len())?;
-        Ok(packed)
+        // A word's number has 56 bits: this does not overflow.
+        let end = packed.words_start() + 8 * words;
+        has(end)?;
+        Ok((packed, end))
+    }
+
+    /// Where a block's place is in the section.
+    fn place_start(&self, block: u64) -> u64 {
+        self.start + HEAD_LEN + PLACE_LEN * block
+    }
+
+    /// Where the words start in the section.
+    fn words_start(&self) -> u64 {
+        self.place_start(self.blocks())
     }
 
     /// How many numbers there are.
@@ -211,7 +247,7 @@ impl<'a> Packed<'a> {
 
     /// A block's least value, its first word, and the bits of a difference.
     fn place(&self, block: u64) -> Result<(u64, u64, u32), IndexError> {
-        let at = HEAD_LEN + PLACE_LEN * block;
+        let at = self.place_start(block);
         let bytes = self.section.read(at, PLACE_LEN)?;
         let number = |from: usize| {
             bytes[from..from + 8].iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
@@ -227,7 +263,7 @@ impl<'a> Packed<'a> {
     /// The bytes of some words.
     fn words(&self, first: u64, count: usize) -> Result<&'a [u8], IndexError> {
         // A word's number has 56 bits: none of this overflows.
-        let start = HEAD_LEN + PLACE_LEN * self.blocks() + 8 * first;
+        let start = self.words_start() + 8 * first;
         let (end, len) = (start + 8 * count as u64, self.section.len());
         let (name, offset) = (|| self.section.name(), self.section.offset());
         check_field(&name, "end of a block", offset, Expected::AtMost(len), end)?;
@@ -239,7 +275,7 @@ impl<'a> Packed<'a> {
         base.checked_add(difference).ok_or_else(|| IndexError::BadField {
             section: self.section.name(),
             what: "difference to a least value",
-            offset: self.section.offset() + HEAD_LEN + PLACE_LEN * block,
+            offset: self.section.offset() + self.place_start(block),
             expected: Expected::AtMost(u64::MAX - base),
             got: difference,
         })
@@ -281,13 +317,13 @@ impl<'a> Packed<'a> {
             let len = self.read_block(block, &mut values)?;
             let (base, first, bits) = self.place(block)?;
             let again = Block::encode(&values[..len]);
-            let at = self.section.offset() + HEAD_LEN + PLACE_LEN * block;
+            let at = self.section.offset() + self.place_start(block);
             check_field(&section, "least value", at, exactly(again.base), base)?;
             let (expected, got) = (exactly(again.bits.into()), bits.into());
             check_field(&section, "bits of a difference", at + 8, expected, got)?;
             check_field(&section, "first word", at + 8, exactly(next), first)?;
             let bytes = self.words(first, words(len, bits))?;
-            let words_at = HEAD_LEN + PLACE_LEN * self.blocks() + 8 * first;
+            let words_at = self.words_start() + 8 * first;
             for (i, (word, bytes)) in again.words.iter().zip(bytes.as_chunks().0).enumerate() {
                 let at = self.section.offset() + words_at + 8 * i as u64;
                 check_field(&section, "word", at, exactly(*word), u64::from_le_bytes(*bytes))?;
@@ -299,7 +335,7 @@ impl<'a> Packed<'a> {
                 visit(row, value)?;
             }
         }
-        let at = self.section.offset() + 4;
+        let at = self.section.offset() + self.start + 4;
         check_field(&section, "flags", at, exactly(ascending.into()), self.ascending.into())
     }
 }

@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tapdex_bitmap::{Bitmap, Codec};
 
 use super::format::{
-    BLOCK_LEN, Entry, Footer, HEADER_LEN, NO_COLUMN, RowOrder, SectionKind, array, blocks,
-    check_field, check_sum, decode_directory, decode_header, decode_schema, size,
+    BLOCK_LEN, Entry, Footer, HEADER_LEN, NO_COLUMN, NOTE_LEN_MAX, RowOrder, SectionKind, array,
+    blocks, check_field, check_sum, decode_directory, decode_header, decode_schema, size,
 };
 use super::lookup::FieldIndex;
+use super::marks::Marks;
 use super::packed::Packed;
 use super::parting::Parting;
+use super::rowmap::{Codes, RowMap};
 use super::schema::{ColumnSpec, Schema, Width};
 use crate::error::{Expected, IndexError};
 use crate::mmap::Map;
@@ -25,8 +27,8 @@ pub const PROBLEMS_MAX: usize = 100;
 ///
 /// Opening reads header, footer, directory and schema, and nothing else: they grow with the number
 /// of columns, not with that of the rows. What a look-up touches is checked when it is first
-/// touched: the checksum of each block of 64 KiB, the order of a column's keys, and that a bitmap
-/// is one. After that the same look-up checks a few bits. An index can be searched from many
+/// touched: the checksum of each block of 4 KiB, the order of a column's keys where many of them are
+/// needed, and that a bitmap is one. After that the same look-up checks a few bits. An index can be searched from many
 /// threads at once.
 ///
 /// A look-up reads some of a column's bitmaps and goes by what they say. That each row is in one of
@@ -42,8 +44,19 @@ pub struct Index {
     /// A bit for the checksums of each section and one for each of its blocks: they were good.
     checked: Box<[AtomicU64]>,
     columns: Vec<ColumnState>,
+    /// The entries of the sections that belong to no column.
+    lists: Lists,
+    /// The codes of the row map, once they were read.
+    row_codes: OnceLock<Codes>,
+}
+
+/// The entries of the sections that belong to no column, where there are such.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lists {
     row_map: Option<usize>,
     times: Option<usize>,
+    marks: Option<usize>,
+    note: Option<usize>,
 }
 
 const _: () = {
@@ -72,9 +85,21 @@ struct ColumnState {
     spec: ColumnSpec,
     /// Its entries: keys, offsets, bitmaps.
     sections: [u32; 3],
-    /// Set when keys and offsets were found good: a bit for each key, whether its bitmap was.
+    /// Set when all keys and offsets were found good.
+    ordered: OnceLock<()>,
+    /// A bit for each key: its bitmap was found good.
     opened: OnceLock<Box<[AtomicU64]>>,
 }
+
+impl ColumnState {
+    fn new(spec: ColumnSpec) -> Self {
+        let (ordered, opened) = (OnceLock::new(), OnceLock::new());
+        Self { spec, sections: [MISSING; 3], ordered, opened }
+    }
+}
+
+/// The number of an entry that was not found.
+const MISSING: u32 = u32::MAX;
 
 /// Where a section lies and what it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +135,7 @@ pub struct Verified {
     /// How many bytes the file has.
     pub len_bytes: u64,
     /// What is wrong; empty for a sound file. First what is wrong with checksums and padding, in
-    /// order of the file, then with columns, row map and times. At most [`PROBLEMS_MAX`].
+    /// order of the file, then with columns, row map, times and marks. At most [`PROBLEMS_MAX`].
     pub problems: Vec<IndexError>,
     /// How many problems more there are.
     pub problems_more: u64,
@@ -160,8 +185,8 @@ impl Index {
             entries,
             checked,
             columns: vec![],
-            row_map: None,
-            times: None,
+            lists: Lists::default(),
+            row_codes: OnceLock::new(),
         };
         index.read_schema()?;
         index.place_sections()?;
@@ -191,19 +216,19 @@ impl Index {
 
     /// Finds each column's sections, and sees that all are there once and have lengths that agree.
     fn place_sections(&mut self) -> Result<(), IndexError> {
-        const MISSING: u32 = u32::MAX;
-        let state = |spec| ColumnState { spec, sections: [MISSING; 3], opened: OnceLock::new() };
         let mut columns = Vec::with_capacity(self.schema.columns().count());
-        columns.extend(self.schema.columns().map(state));
-        let (mut row_map, mut times) = (None, None);
+        columns.extend(self.schema.columns().map(ColumnState::new));
+        let mut lists = Lists::default();
         for (at, entry) in self.entries.iter().enumerate() {
             let Some(kind) = entry.known() else {
                 continue;
             };
             let slot = match kind {
                 SectionKind::Schema => continue,
-                SectionKind::RowMap => &mut row_map,
-                SectionKind::Times => &mut times,
+                SectionKind::RowMap => &mut lists.row_map,
+                SectionKind::Times => &mut lists.times,
+                SectionKind::Marks => &mut lists.marks,
+                SectionKind::Note => &mut lists.note,
                 SectionKind::Keys | SectionKind::Offsets | SectionKind::Bitmaps => {
                     let which = kind as usize - SectionKind::Keys as usize;
                     let column = columns.get_mut(entry.column as usize);
@@ -232,14 +257,18 @@ impl Index {
             }
             self.check_lengths(column)?;
         }
-        if (self.order == RowOrder::Sorted) != row_map.is_some() {
+        if (self.order == RowOrder::Sorted) != lists.row_map.is_some() {
             let section = SectionKind::RowMap.name().into();
-            return Err(match row_map {
+            return Err(match lists.row_map {
                 None => IndexError::MissingSection { section },
                 Some(at) => self.surplus(at),
             });
         }
-        (self.columns, self.row_map, self.times) = (columns, row_map, times);
+        if let Some(note) = lists.note.map(|at| self.section(at)) {
+            let most = Expected::AtMost(NOTE_LEN_MAX);
+            check_field(&|| note.name(), "length", note.offset(), most, note.len())?;
+        }
+        (self.columns, self.lists) = (columns, lists);
         Ok(())
     }
 
@@ -289,54 +318,144 @@ impl Index {
         self.bytes.get().len() as u64
     }
 
-    /// The index of column `n`, counted through all fields from 0.
-    pub fn column(&self, n: usize) -> Result<Column<'_>, IndexError> {
-        let Some(state) = self.columns.get(n) else {
+    fn state(&self, n: usize) -> Result<&ColumnState, IndexError> {
+        self.columns.get(n).ok_or_else(|| {
             let max = self.columns.len().saturating_sub(1) as u128;
-            return Err(IndexError::TooLarge { what: "column", got: n as u128, max });
-        };
+            IndexError::TooLarge { what: "column", got: n as u128, max }
+        })
+    }
+
+    /// The index of column `n`, counted through all fields from 0. All its keys and offsets are
+    /// checked; [`equals`](Index::equals) and [`bitmap_len`](Index::bitmap_len) do with fewer.
+    pub fn column(&self, n: usize) -> Result<Column<'_>, IndexError> {
+        let state = self.state(n)?;
         let [keys, offsets, bitmaps] = state.sections.map(|at| self.section(at as usize));
         let column = Column {
             index: self,
             n,
-            spec: state.spec,
+            state,
             keys: keys.all()?.as_chunks().0,
             offsets: offsets.all()?,
             bitmaps,
-            opened: &[],
         };
-        let opened = match state.opened.get() {
-            Some(opened) => opened,
-            None => {
-                column.check(keys, offsets)?;
-                state.opened.get_or_init(|| zeros(column.len() as u64))
+        if state.ordered.get().is_none() {
+            column.check(keys, offsets)?;
+            state.ordered.get_or_init(|| ());
+        }
+        Ok(column)
+    }
+
+    /// The rows with this digit in column `n`; `None` if there are none.
+    ///
+    /// The same as looking it up in the [`column`](Index::column), and faster for the first keys of
+    /// one that has many: of keys and offsets only what the search touches is read and checked.
+    pub fn equals(&self, n: usize, digit: u16) -> Result<Option<Bitmap<'_>>, IndexError> {
+        let found = self.find_key(n, digit)?;
+        found.map(|(i, range)| self.open_bitmap(self.state(n)?, i, digit, range)).transpose()
+    }
+
+    /// How many bytes the bitmap of this digit has in column `n`; 0 if it does not occur. No bitmap
+    /// is read.
+    pub fn bitmap_len(&self, n: usize, digit: u16) -> Result<u64, IndexError> {
+        Ok(self.find_key(n, digit)?.map_or(0, |(_, range)| range.end - range.start))
+    }
+
+    /// The number of a key and where in the section its bitmap lies, if it occurs.
+    fn find_key(&self, n: usize, digit: u16) -> Result<Option<(usize, Range<u64>)>, IndexError> {
+        let state = self.state(n)?;
+        if state.ordered.get().is_some() {
+            let column = self.column(n)?;
+            let found = column.position(digit);
+            return Ok(found.map(|i| (i, column.offset(i)..column.offset(i + 1))));
+        }
+        let [keys, offsets, bitmaps] = state.sections.map(|at| self.section(at as usize));
+        let (mut low, mut high) = (0, keys.len() / 2);
+        while low < high {
+            let middle = low.midpoint(high);
+            let key = keys.read(2 * middle, 2)?.first_chunk().copied();
+            let key = key.map_or(0, u16::from_le_bytes);
+            if key < digit {
+                low = middle + 1;
+            } else if key > digit {
+                high = middle;
+            } else {
+                let len = offset_len(bitmaps.len());
+                let pair = offsets.read(middle * len, 2 * len)?;
+                let (start, end) = (offset_at(pair, len, 0), offset_at(pair, len, 1));
+                if start >= end {
+                    let (section, offset) = (offsets.name(), offsets.offset() + middle * len);
+                    let (what, previous, got) = ("offset", start, end);
+                    return Err(IndexError::NotAscending { section, what, offset, previous, got });
+                }
+                return Ok(Some((size(middle), start..end)));
             }
-        };
-        Ok(Column { opened, ..column })
+        }
+        Ok(None)
+    }
+
+    /// The bitmap of a key, by the number of the key and where in the section it lies.
+    fn open_bitmap<'a>(
+        &'a self,
+        state: &'a ColumnState,
+        i: usize,
+        key: u16,
+        range: Range<u64>,
+    ) -> Result<Bitmap<'a>, IndexError> {
+        let [keys, _, bitmaps] = state.sections.map(|at| self.section(at as usize));
+        let bytes = bitmaps.read(range.start, range.end - range.start)?;
+        let opened = state.opened.get_or_init(|| zeros(keys.len() / 2));
+        let codec = state.spec.codec;
+        if is_set(opened, i as u64) {
+            return Ok(Bitmap::reopen(codec, bytes, self.rows));
+        }
+        let bitmap = Bitmap::open(codec, bytes, self.rows).map_err(|source| {
+            let (section, offset) = (bitmaps.name(), bitmaps.offset() + range.start);
+            IndexError::Bitmap { section, key, offset, source }
+        })?;
+        set(opened, i as u64);
+        Ok(bitmap)
     }
 
     /// The index of a field.
     pub fn field(&self, name: &str) -> Result<FieldIndex<'_>, IndexError> {
+        self.find_field(name).ok_or_else(|| {
+            let known: Vec<&str> = self.schema.fields.iter().map(|f| f.name.as_str()).collect();
+            IndexError::UnknownField { name: name.into(), known: known.join(", ").into() }
+        })
+    }
+
+    /// The index of a field, if there is a field of that name.
+    pub fn find_field(&self, name: &str) -> Option<FieldIndex<'_>> {
         let mut first = 0;
         for field in &self.schema.fields {
             if field.name == name {
-                return Ok(FieldIndex::new(self, field, first));
+                return Some(FieldIndex::new(self, field, first));
             }
             first += field.columns.len();
         }
-        let known: Vec<&str> = self.schema.fields.iter().map(|f| f.name.as_str()).collect();
-        Err(IndexError::UnknownField { name: name.into(), known: known.join(", ").into() })
+        None
     }
 
     /// Which record each row stands for; `None` if rows are in order of arrival.
-    pub fn row_map(&self) -> Result<Option<Packed<'_>>, IndexError> {
-        self.row_map.map(|at| Packed::open(self.section(at), self.rows)).transpose()
+    pub fn row_map(&self) -> Result<Option<RowMap<'_>>, IndexError> {
+        let open = |at| RowMap::open(self.section(at), self.rows, &self.row_codes);
+        self.lists.row_map.map(open).transpose()
     }
 
     /// The time of each record, in order of arrival, in nanoseconds since 1970; `None` if they
     /// were not kept.
     pub fn times(&self) -> Result<Option<Packed<'_>>, IndexError> {
-        self.times.map(|at| Packed::open(self.section(at), self.rows)).transpose()
+        self.lists.times.map(|at| Packed::open(self.section(at), self.rows)).transpose()
+    }
+
+    /// Where records lie in the packet file, and their times; `None` if there are no marks.
+    pub fn marks(&self) -> Result<Option<Marks<'_>>, IndexError> {
+        self.lists.marks.map(|at| Marks::open(self.section(at), self.rows)).transpose()
+    }
+
+    /// What whoever wrote the file has noted in it, if anything.
+    pub fn note(&self) -> Result<Option<&[u8]>, IndexError> {
+        self.lists.note.map(|at| self.section(at).all()).transpose()
     }
 
     /// What the file is made of, in order.
@@ -382,7 +501,8 @@ impl Index {
         let times = self
             .times()
             .and_then(|times| times.map_or(Ok(()), |times| times.verify(&mut |_, _| Ok(()))));
-        if let Err(error) = times {
+        let marks = self.marks().and_then(|marks| marks.map_or(Ok(()), |marks| marks.verify()));
+        for error in [times, marks].into_iter().filter_map(Result::err) {
             add(&mut found, error);
         }
         found
@@ -399,14 +519,13 @@ impl Index {
     }
 
     fn verify_row_map(&self) -> Result<(), IndexError> {
-        let (Some(map), Some(at)) = (self.row_map()?, self.row_map) else {
+        let (Some(map), Some(at)) = (self.row_map()?, self.lists.row_map) else {
             return Ok(());
         };
         let section = self.section(at);
         let mut seen = vec![0_u64; (self.rows as usize).div_ceil(64)];
         map.verify(&mut |row, record| {
-            let most = Expected::AtMost(u64::from(self.rows).saturating_sub(1));
-            check_field(&|| section.name(), "record", section.offset(), most, record)?;
+            // A record that is read is one of the index.
             let (word, bit) = (&mut seen[size(record / 64)], 1 << (record % 64));
             if *word & bit != 0 {
                 return Err(IndexError::NotPermutation { section: section.name(), row, record });
@@ -462,6 +581,25 @@ fn set(bits: &[AtomicU64], bit: u64) {
 /// Bytes of an offset, in a column whose bitmaps have so many bytes.
 fn offset_len(bitmaps_len: u64) -> u64 {
     if u32::try_from(bitmaps_len).is_ok() { 4 } else { 8 }
+}
+
+/// An offset of a list of them, of so many bytes each.
+fn offset_at(offsets: &[u8], len: u64, i: usize) -> u64 {
+    let offset = match len {
+        4 => array(offsets, 4 * i).map(|bytes| u32::from_le_bytes(bytes).into()),
+        _ => array(offsets, 8 * i).map(u64::from_le_bytes),
+    };
+    offset.unwrap_or(0)
+}
+
+/// Whether little-endian numbers ascend strictly. Many at a time, without a way out between them,
+/// so that it compiles to vectors.
+fn ascend<T: Copy + PartialOrd, const N: usize>(
+    numbers: &[[u8; N]],
+    from_bytes: impl Fn([u8; N]) -> T,
+) -> bool {
+    let pairs = numbers.iter().zip(numbers.get(1..).unwrap_or_default());
+    pairs.fold(true, |so_far, (&a, &b)| so_far & (from_bytes(a) < from_bytes(b)))
 }
 
 /// A section of an open index.
@@ -589,11 +727,10 @@ impl<'a> Section<'a> {
 pub struct Column<'a> {
     index: &'a Index,
     n: usize,
-    spec: ColumnSpec,
+    state: &'a ColumnState,
     keys: &'a [[u8; 2]],
     offsets: &'a [u8],
     bitmaps: Section<'a>,
-    opened: &'a [AtomicU64],
 }
 
 impl<'a> Column<'a> {
@@ -603,16 +740,13 @@ impl<'a> Column<'a> {
             let (offset, section) = (section.offset() + at, section.name());
             IndexError::NotAscending { section, what, offset, previous, got }
         };
-        let mut previous: Option<u16> = None;
-        for (at, key) in (0..).step_by(2).zip(self.keys()) {
-            match previous {
-                Some(before) if before >= key => {
-                    return Err(not_ascending(keys, "key", at, before.into(), key.into()));
-                }
-                _ => previous = Some(key),
+        if !ascend(self.keys, u16::from_le_bytes) {
+            let mut pairs = (0..).step_by(2).zip(self.keys().zip(self.keys().skip(1)));
+            if let Some((at, (before, key))) = pairs.find(|(_, (before, key))| before >= key) {
+                return Err(not_ascending(keys, "key", at + 2, before.into(), key.into()));
             }
         }
-        if let (Some(last), Width::Byte) = (previous, self.spec.width) {
+        if let (Some(last), Width::Byte) = (self.keys().next_back(), self.state.spec.width) {
             let at = keys.offset() + keys.len() - 2;
             let most = Expected::AtMost(u8::MAX.into());
             check_field(&|| keys.name(), "last key", at, most, last.into())?;
@@ -621,9 +755,13 @@ impl<'a> Column<'a> {
         let exactly = Expected::Exactly;
         check_field(&name, "first offset", offsets.offset(), exactly(0), self.offset(0))?;
         let len = offset_len(self.bitmaps.len());
-        for i in 1..=self.len() {
-            let (before, offset) = (self.offset(i - 1), self.offset(i));
-            if before >= offset {
+        let is_ascending = match len {
+            4 => ascend(self.offsets.as_chunks().0, u32::from_le_bytes),
+            _ => ascend(self.offsets.as_chunks().0, u64::from_le_bytes),
+        };
+        if !is_ascending {
+            let mut pairs = (1..=self.len()).map(|i| (i, self.offset(i - 1), self.offset(i)));
+            if let Some((i, before, offset)) = pairs.find(|(_, before, offset)| before >= offset) {
                 return Err(not_ascending(offsets, "offset", i as u64 * len, before, offset));
             }
         }
@@ -633,11 +771,7 @@ impl<'a> Column<'a> {
 
     /// Where the bitmap of key number `i` starts in the section.
     fn offset(&self, i: usize) -> u64 {
-        let offset = match offset_len(self.bitmaps.len()) {
-            4 => array(self.offsets, 4 * i).map(|bytes| u32::from_le_bytes(bytes).into()),
-            _ => array(self.offsets, 8 * i).map(u64::from_le_bytes),
-        };
-        offset.unwrap_or(0)
+        offset_at(self.offsets, offset_len(self.bitmaps.len()), i)
     }
 
     /// Its number among the columns of the index.
@@ -652,12 +786,12 @@ impl<'a> Column<'a> {
 
     /// Bits of a digit.
     pub fn width(&self) -> Width {
-        self.spec.width
+        self.state.spec.width
     }
 
     /// The codec of its bitmaps.
     pub fn codec(&self) -> Codec {
-        self.spec.codec
+        self.state.spec.codec
     }
 
     /// How many values occur in it.
@@ -671,13 +805,18 @@ impl<'a> Column<'a> {
     }
 
     /// The values that occur in it, ascending.
-    pub fn keys(&self) -> impl Iterator<Item = u16> + Clone + use<'a> {
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = u16> + Clone + use<'a> {
         self.keys.iter().map(|&key| u16::from_le_bytes(key))
     }
 
     /// How many bytes its bitmaps have together.
     pub fn bitmap_bytes(&self) -> u64 {
         self.bitmaps.len()
+    }
+
+    /// How many bytes the bitmap of key number `i` has; 0 if there is no such key.
+    pub fn bitmap_len(&self, i: usize) -> u64 {
+        if i < self.len() { self.offset(i + 1) - self.offset(i) } else { 0 }
     }
 
     /// How many bytes the bitmaps of some keys have together, by the numbers of the keys.
@@ -691,7 +830,7 @@ impl<'a> Column<'a> {
     }
 
     /// The number of a key, if it occurs.
-    pub(crate) fn position(&self, value: u16) -> Option<usize> {
+    pub fn position(&self, value: u16) -> Option<usize> {
         self.keys.binary_search_by_key(&value, |&key| u16::from_le_bytes(key)).ok()
     }
 
@@ -701,20 +840,8 @@ impl<'a> Column<'a> {
             let max = self.len().saturating_sub(1) as u128;
             return Err(IndexError::TooLarge { what: "number of a key", got: i as u128, max });
         }
-        let start = self.offset(i);
-        let bytes = self.bitmaps.read(start, self.offset(i + 1) - start)?;
-        let (codec, rows) = (self.spec.codec, self.index.rows);
-        if is_set(self.opened, i as u64) {
-            return Ok(Bitmap::reopen(codec, bytes, rows));
-        }
-        let bitmap = Bitmap::open(codec, bytes, rows).map_err(|source| IndexError::Bitmap {
-            section: self.bitmaps.name(),
-            key: u16::from_le_bytes(self.keys[i]),
-            offset: self.bitmaps.offset() + start,
-            source,
-        })?;
-        set(self.opened, i as u64);
-        Ok(bitmap)
+        let (key, range) = (u16::from_le_bytes(self.keys[i]), self.offset(i)..self.offset(i + 1));
+        self.index.open_bitmap(self.state, i, key, range)
     }
 
     fn verify(

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use super::build::ColumnIndex;
 use super::format::{
-    BLOCK_LEN, Entry, Footer, NO_COLUMN, RowOrder, SectionKind, aligned, check_schema,
-    encode_header, encode_schema, size,
+    BLOCK_LEN, Entry, Footer, NO_COLUMN, NOTE_LEN_MAX, RowOrder, SectionKind, aligned,
+    check_schema, encode_header, encode_schema, size,
 };
+use super::marks::{self, Mark};
 use super::packed;
+use super::rowmap;
 use super::schema::{ColumnSpec, Schema};
 use crate::error::{Expected, IndexError};
 use crate::storage::{Storage, StorageFile, temporary_path};
@@ -33,7 +35,6 @@ pub struct IndexWriter<'s> {
     columns: Vec<ColumnSpec>,
     columns_written: usize,
     order: RowOrder,
-    has_times: bool,
     entries: Vec<Entry>,
 }
 
@@ -58,7 +59,6 @@ impl<'s> IndexWriter<'s> {
             schema,
             columns_written: 0,
             order: RowOrder::Arrival,
-            has_times: false,
             entries: vec![],
         };
         writer.pending.append(&encode_header())?;
@@ -133,16 +133,9 @@ impl<'s> IndexWriter<'s> {
     }
 
     fn try_row_map(&mut self, records: &[u32]) -> Result<(), IndexError> {
-        let bad = |what, expected, got| IndexError::BadInput {
-            section: SectionKind::RowMap.name().into(),
-            what,
-            expected,
-            got,
-        };
-        if self.order == RowOrder::Sorted {
-            return Err(bad("number of row maps", Expected::AtMost(1), 2));
-        }
-        let (row_count, rows) = (self.rows, u64::from(self.rows));
+        let bad = |what, expected, got| bad_input(SectionKind::RowMap, what, expected, got);
+        self.only_one(SectionKind::RowMap)?;
+        let rows = u64::from(self.rows);
         if records.len() as u64 != rows {
             let got = records.len() as u64;
             return Err(bad("number of rows", Expected::Exactly(rows), got));
@@ -160,7 +153,7 @@ impl<'s> IndexWriter<'s> {
             *word |= 1 << (record % 64);
         }
         self.section(SectionKind::RowMap, NO_COLUMN, &mut |append| {
-            packed::encode(row_count, |row| records[row].into(), append)
+            rowmap::encode(records, append)
         })?;
         self.order = RowOrder::Sorted;
         Ok(())
@@ -173,24 +166,53 @@ impl<'s> IndexWriter<'s> {
     }
 
     fn try_times(&mut self, times_ns: &[u64]) -> Result<(), IndexError> {
-        let bad = |what, expected, got| IndexError::BadInput {
-            section: SectionKind::Times.name().into(),
-            what,
-            expected,
-            got,
-        };
-        if self.has_times {
-            return Err(bad("number of lists", Expected::AtMost(1), 2));
-        }
+        self.only_one(SectionKind::Times)?;
         let (rows, got) = (self.rows, times_ns.len() as u64);
         if got != u64::from(rows) {
-            return Err(bad("number of times", Expected::Exactly(rows.into()), got));
+            let expected = Expected::Exactly(rows.into());
+            return Err(bad_input(SectionKind::Times, "number of times", expected, got));
         }
         self.section(SectionKind::Times, NO_COLUMN, &mut |append| {
             packed::encode(rows, |record| times_ns[record], append)
-        })?;
-        self.has_times = true;
-        Ok(())
+        })
+    }
+
+    /// Writes a mark for every [`MARK_RECORDS`](super::MARK_RECORDS) records, in order of arrival.
+    /// Their offsets ascend strictly, and no least time is after the greatest.
+    pub fn marks(&mut self, marks: &[Mark]) -> Result<(), IndexError> {
+        let result = self.try_marks(marks);
+        self.pending.settle(result)
+    }
+
+    fn try_marks(&mut self, marks: &[Mark]) -> Result<(), IndexError> {
+        self.only_one(SectionKind::Marks)?;
+        if let Some((what, expected, got)) = marks::check(self.rows, marks) {
+            return Err(bad_input(SectionKind::Marks, what, expected, got));
+        }
+        self.section(SectionKind::Marks, NO_COLUMN, &mut |append| marks::encode(marks, append))
+    }
+
+    /// Writes bytes that say more about the file to whoever wrote it; at most [`NOTE_LEN_MAX`].
+    pub fn note(&mut self, note: &[u8]) -> Result<(), IndexError> {
+        let result = self.try_note(note);
+        self.pending.settle(result)
+    }
+
+    fn try_note(&mut self, note: &[u8]) -> Result<(), IndexError> {
+        self.only_one(SectionKind::Note)?;
+        let (expected, got) = (Expected::AtMost(NOTE_LEN_MAX), note.len() as u64);
+        if !expected.allows(got) {
+            return Err(bad_input(SectionKind::Note, "length", expected, got));
+        }
+        self.section(SectionKind::Note, NO_COLUMN, &mut |append| append(note))
+    }
+
+    /// An error if there is a section of that kind.
+    fn only_one(&self, kind: SectionKind) -> Result<(), IndexError> {
+        if self.entries.iter().all(|entry| entry.kind != kind as u16) {
+            return Ok(());
+        }
+        Err(bad_input(kind, "number of sections", Expected::AtMost(1), 2))
     }
 
     /// Completes the file and gives it its name; returns how many bytes it has.
@@ -262,6 +284,11 @@ impl<'s> IndexWriter<'s> {
         self.entries.push(Entry { kind, flags: 0, column, offset, len, sums_sum, bit: 0 });
         Ok(())
     }
+}
+
+/// What is wrong with what was to be written into a section.
+fn bad_input(kind: SectionKind, what: &'static str, expected: Expected, got: u64) -> IndexError {
+    IndexError::BadInput { section: kind.name().into(), what, expected, got }
 }
 
 /// An offset into bitmaps whose length fits into 32 bits.

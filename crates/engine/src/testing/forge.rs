@@ -154,16 +154,51 @@ fn look_up(index: &Index, values: &[u128; 4]) -> Result<u64, IndexError> {
         see(field.prefix(a & max, u32::try_from(b % 129).unwrap().min(spec.bits())));
     }
     let row = u32::try_from(a & 0xFFFF_FFFF).unwrap();
-    for packed in [index.row_map()?, index.times()?].into_iter().flatten() {
-        let point = packed.partition_point(|value| u128::from(value) < b)?;
-        assert!(point <= packed.len());
-        if let Some(row) = row.checked_rem(packed.len()) {
-            let value = packed.get(row)?;
-            if index.rows() <= ROWS_COMPARED_MAX {
-                let values = packed.iter().collect::<Result<Vec<_>, _>>()?;
-                assert_eq!(values[row as usize], value);
-            }
+    let lists = [look_up_times(index, row, b), look_up_records(index, row)];
+    lists.into_iter().collect::<Result<(), _>>()?;
+    if let Some(marks) = index.marks()?.filter(|marks| !marks.is_empty()) {
+        let i = row % marks.len();
+        let mark = marks.get(i)?;
+        assert!(mark.time_min <= mark.time_max);
+        if index.rows() <= ROWS_COMPARED_MAX {
+            assert_eq!(marks.iter().collect::<Result<Vec<_>, _>>()?[i as usize], mark);
         }
     }
+    index.note()?;
     error.map_or(Ok(count), Err)
+}
+
+fn look_up_times(index: &Index, row: u32, time: u128) -> Result<(), IndexError> {
+    let Some(times) = index.times()? else {
+        return Ok(());
+    };
+    let point = times.partition_point(|value| u128::from(value) < time)?;
+    assert!(point <= times.len());
+    if let Some(row) = row.checked_rem(times.len()) {
+        let value = times.get(row)?;
+        if index.rows() <= ROWS_COMPARED_MAX {
+            let values = times.iter().collect::<Result<Vec<_>, _>>()?;
+            assert_eq!(values[row as usize], value);
+        }
+    }
+    Ok(())
+}
+
+fn look_up_records(index: &Index, row: u32) -> Result<(), IndexError> {
+    let (Some(map), Some(row)) = (index.row_map()?, row.checked_rem(index.rows())) else {
+        return Ok(());
+    };
+    let record = map.get(row)?;
+    assert!(record < index.rows());
+    let (mut one, mut all) = (vec![], vec![]);
+    map.records(&[row], &mut one)?;
+    assert_eq!(one, [record]);
+    if index.rows() <= ROWS_COMPARED_MAX {
+        let records = map.iter().collect::<Result<Vec<_>, _>>()?;
+        assert!(records.iter().all(|&record| record < index.rows()));
+        assert_eq!(records[row as usize], record);
+        map.records(&(0..index.rows()).collect::<Vec<_>>(), &mut all)?;
+        assert_eq!(all, records);
+    }
+    Ok(())
 }

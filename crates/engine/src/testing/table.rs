@@ -8,8 +8,8 @@ use tapdex_bitmap::{ALL_CODECS, Chunks, Codec};
 use super::disk::FaultyDisk;
 use crate::IndexError;
 use crate::index::{
-    Builder, ColumnIndex, ColumnSpec, CpuBuilder, Digits, Field, Index, IndexWriter, RowOrder,
-    Rows, Schema, Width,
+    BLOCK_ROWS, Builder, ColumnIndex, ColumnSpec, CpuBuilder, Digits, Field, Index, IndexWriter,
+    MARK_RECORDS, Mark, RowOrder, Rows, Schema, Width,
 };
 use crate::storage::Storage;
 
@@ -26,6 +26,10 @@ pub struct Table {
     pub row_map: Option<Vec<u32>>,
     /// The time of each record.
     pub times: Option<Vec<u64>>,
+    /// Where records lie and when they were taken.
+    pub marks: Option<Vec<Mark>>,
+    /// What is noted.
+    pub note: Option<Vec<u8>>,
 }
 
 impl Table {
@@ -58,6 +62,12 @@ impl Table {
             let mut records: Vec<u32> = (0..rows).collect();
             (1..rows).for_each(|i| records.swap(i as usize, random.below(i + 1) as usize));
             table.row_map = Some(records);
+        }
+        if random.below(2) == 0 {
+            table.marks = Some(sample_marks(&mut random, rows));
+        }
+        if random.below(2) == 0 {
+            table.note = Some(format!("seed {seed}").into());
         }
         table
     }
@@ -98,6 +108,12 @@ impl Table {
         if let Some(times) = &self.times {
             writer.times(times)?;
         }
+        if let Some(marks) = &self.marks {
+            writer.marks(marks)?;
+        }
+        if let Some(note) = &self.note {
+            writer.note(note)?;
+        }
         writer.finish()
     }
 
@@ -131,14 +147,28 @@ impl Table {
             }
         }
         if let Some(map) = index.row_map()? {
-            let records = map.iter().map(|record| Ok(u32::try_from(record?).unwrap()));
-            table.row_map = Some(records.collect::<Result<_, IndexError>>()?);
+            table.row_map = Some(map.iter().collect::<Result<_, _>>()?);
         }
         if let Some(times) = index.times()? {
             table.times = Some(times.iter().collect::<Result<_, _>>()?);
         }
+        if let Some(marks) = index.marks()? {
+            table.marks = Some(marks.iter().collect::<Result<_, _>>()?);
+        }
+        table.note = index.note()?.map(<[u8]>::to_vec);
         Ok(Some(table))
     }
+}
+
+/// Marks of so many rows, with offsets that ascend and times that need not.
+pub fn sample_marks(random: &mut Random, rows: u32) -> Vec<Mark> {
+    let (mut offset, shift) = (24, random.below(60));
+    let mark = |_| {
+        offset += 1 + u64::from(random.below(100_000));
+        let time_min = random.number() >> 1 >> shift;
+        Mark { offset, time_min, time_max: time_min + u64::from(random.below(1 << 20)) }
+    };
+    (0..rows.div_ceil(MARK_RECORDS)).map(mark).collect()
 }
 
 fn ids(rows: Result<Rows<'_>, IndexError>) -> Vec<u32> {
@@ -170,6 +200,12 @@ pub fn check_lookups(index: &Index, table: &Table, seed: u64) {
         keys.sort_unstable();
         keys.dedup();
         assert!(column.keys().eq(keys.iter().copied()));
+        for (i, &key) in keys.iter().enumerate() {
+            assert_eq!(column.position(key), Some(i));
+            let len = column.bitmap(i).unwrap().as_bytes().len() as u64;
+            assert_eq!(column.bitmap_len(i), len);
+        }
+        assert_eq!(column.bitmap_len(keys.len()), 0);
         let draw = |random: &mut Random| match keys.get(random.below(8) as usize) {
             Some(&key) => key,
             None => u16::try_from(random.below(1 << 16)).unwrap(),
@@ -213,6 +249,28 @@ pub fn check_lookups(index: &Index, table: &Table, seed: u64) {
             let high = |value: u128| value.checked_shr(spec.bits() - bits).unwrap_or(0);
             let found = ids(field.prefix(a, bits));
             assert_eq!(found, table.scan(n, |value| high(value) == high(a)), "{a}/{bits}");
+        }
+    }
+    if let (Some(records), Some(map)) = (&table.row_map, index.row_map().unwrap()) {
+        for (row, &record) in (0..).zip(records) {
+            assert_eq!(map.get(row).unwrap(), record);
+        }
+        // Some rows, dense and sparse, so that some blocks are skipped and some read in part.
+        let mut some = vec![];
+        let mut row = random.below(5);
+        while row < table.rows {
+            some.push(row);
+            row += 1 + random.below(3) * random.below(u32::try_from(BLOCK_ROWS).unwrap());
+        }
+        let mut found = vec![7];
+        map.records(&some, &mut found).unwrap();
+        assert_eq!((found[0], found.len()), (7, 1 + some.len()));
+        assert!(found[1..].iter().eq(some.iter().map(|&row| &records[row as usize])));
+    }
+    if let (Some(marks), Some(found)) = (&table.marks, index.marks().unwrap()) {
+        assert_eq!(found.len() as usize, marks.len());
+        for (i, &mark) in (0..).zip(marks) {
+            assert_eq!(found.get(i).unwrap(), mark);
         }
     }
     if let (Some(times), Some(packed)) = (&table.times, index.times().unwrap()) {

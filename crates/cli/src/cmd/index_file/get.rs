@@ -11,7 +11,7 @@ use tapdex_engine::index::{Index, Packed, Rows};
 
 use super::condition::Condition;
 use crate::cmd::codec::ids;
-use crate::cmd::{CANNOT_WRITE, Damaged, note};
+use crate::cmd::{CANNOT_WRITE, note};
 
 /// List the rows of an index file that meet conditions.
 ///
@@ -97,20 +97,14 @@ fn join<'i>(conditions: &[Condition<'i>], any: bool, rows: u32) -> Result<Rows<'
 }
 
 /// The records that rows stand for, ascending.
-fn records(index: &Index, rows: Rows<'_>) -> anyhow::Result<Vec<u32>> {
+fn records(index: &Index, rows: Rows<'_>) -> Result<Vec<u32>, IndexError> {
     let mut found = Vec::new();
     rows.push_ids(&mut found);
     if let Some(map) = index.row_map()? {
-        for row in &mut found {
-            let record = map.get(*row)?;
-            let Some(known) = u32::try_from(record).ok().filter(|&known| known < index.rows())
-            else {
-                let what = format!("row {row} stands for record {record}, which there is not");
-                return Err(Damaged(what).into());
-            };
-            *row = known;
-        }
-        found.sort_unstable();
+        let mut records = Vec::with_capacity(found.len());
+        map.records(&found, &mut records)?;
+        records.sort_unstable();
+        found = records;
     }
     Ok(found)
 }

@@ -71,6 +71,8 @@ impl<'a> Info<'a> {
             SectionKind::Bitmaps,
             SectionKind::RowMap,
             SectionKind::Times,
+            SectionKind::Marks,
+            SectionKind::Note,
         ];
         let mut bytes_of = kinds.map(|kind| (kind.name(), 0));
         let mut rest = index.len_bytes();
@@ -86,7 +88,10 @@ impl<'a> Info<'a> {
                 rest -= section.len_bytes;
             }
         }
-        let mut sections = bytes_of.to_vec();
+        // Tables have neither marks nor a note.
+        let is_shown = |&(n, _): &(usize, (&str, u64))| n < 5 || bytes_of[n].1 > 0;
+        let shown = bytes_of.into_iter().enumerate().filter(is_shown);
+        let mut sections: Vec<_> = shown.map(|(_, section)| section).collect();
         sections.push(("rest", rest));
         Ok(Self { index, times: times(index)?, columns, sections })
     }

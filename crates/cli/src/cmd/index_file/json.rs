@@ -1,7 +1,7 @@
 //! Strings in JSON.
 
 /// The text in quotes, with what JSON or a terminal takes amiss escaped.
-pub(super) fn string(text: &str) -> String {
+pub(crate) fn string(text: &str) -> String {
     let mut target = String::from('"');
     for c in text.chars() {
         match c {
