@@ -71,10 +71,15 @@
 //! `docs/format.md` in the repository is the specification of the file. Not useful for: tables that
 //! change, rows that are deleted, values longer than 128 bits.
 
+pub mod archive;
+pub mod capture;
 pub mod index;
+pub mod packet;
+pub mod query;
 pub mod storage;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod traffic;
 
 mod error;
 mod mmap;

@@ -56,6 +56,21 @@ pub fn temporary_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// Writes a whole file: what has its name is the old one or all of the new one.
+pub fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = temporary_path(path);
+    let mut file = Disk.create(&temporary)?;
+    let written = file.append(bytes).and_then(|()| file.sync());
+    let renamed = written.and_then(|()| Disk.rename(&temporary, path));
+    if renamed.is_err() {
+        // What is left over is overwritten the next time.
+        let _ = Disk.remove(&temporary);
+    }
+    renamed?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    Disk.sync_folder(folder.unwrap_or(Path::new(".")))
+}
+
 /// The file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk;

@@ -1,0 +1,310 @@
+//! A folder of captures and their indexes.
+//!
+//! ```text
+//! archive.toml                     the settings that new segments get
+//! segments/NAME-HASH-PART.tdx      the index of one segment, which names its packet file
+//! packets/NAME-HASH.pcap           our copy of a capture that was compressed or came as a stream
+//! ```
+//!
+//! A segment stands alone: all that is known of it is in its index file and in the packet file that
+//! it names. There is no list of segments; they are what lies in the folder.
+
+mod builder;
+mod fields;
+mod flows;
+mod ingest;
+mod note;
+mod repair;
+mod segment;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tapdex_bitmap::{ALL_CODECS, Codec};
+
+use crate::capture::CaptureError;
+use crate::error::IndexError;
+
+pub use fields::{field_names, length_class, length_class_start, names};
+pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress};
+pub use note::{Note, Source};
+pub use repair::{Repair, RepairReport};
+pub use segment::{Packets, Segment};
+
+/// The order of the rows of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// As packets came.
+    Arrival,
+    /// Packets of a flow next to each other: columns become runs, which take less room and less
+    /// time, and a row map leads back.
+    Flow,
+}
+
+/// The codec of the columns of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodecChoice {
+    /// For each column its own: Roaring, or another that makes it much smaller.
+    Auto,
+    /// This one.
+    Fixed(Codec),
+}
+
+impl CodecChoice {
+    /// What [`Display`](std::fmt::Display) writes: `auto`, the name of a codec, `hipes:9`.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "auto" {
+            return Some(Self::Auto);
+        }
+        let (name, parameter) = match text.split_once(':') {
+            Some((name, parameter)) => (name, Some(parameter.parse().ok()?)),
+            None => (text, None),
+        };
+        let codec = ALL_CODECS.into_iter().find(|codec| codec.name() == name)?;
+        let codec = match parameter {
+            Some(parameter) => Codec::from_id(codec.id() as u8, parameter)?,
+            None => codec,
+        };
+        (parameter.is_none() || codec.parameter() != 0).then_some(Self::Fixed(codec))
+    }
+}
+
+impl std::fmt::Display for CodecChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Fixed(codec) => match codec.parameter() {
+                0 => f.write_str(codec.name()),
+                parameter => write!(f, "{}:{parameter}", codec.name()),
+            },
+        }
+    }
+}
+
+/// How new segments are built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// The order of their rows.
+    pub order: Order,
+    /// The codec of their columns.
+    pub codec: CodecChoice,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { order: Order::Flow, codec: CodecChoice::Auto }
+    }
+}
+
+/// `archive.toml`, as it is written.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettingsFile {
+    version: u32,
+    order: Order,
+    codec: String,
+}
+
+/// The version of `archive.toml` that this program writes, and the only one that it reads.
+const VERSION: u32 = 1;
+const SETTINGS_NAME: &str = "archive.toml";
+const SEGMENTS_NAME: &str = "segments";
+const PACKETS_NAME: &str = "packets";
+
+/// Why something could not be done with an archive.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// A file or folder could not be read or written.
+    #[error("cannot {what} {}", path.display())]
+    Io {
+        /// What was to be done.
+        what: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// There is no archive. Make one by taking a capture in.
+    #[error("{} is no archive: it has no {SETTINGS_NAME}; tapdex index makes one", path.display())]
+    NoArchive {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The settings of the archive are not understood. They are text: put them right.
+    #[error("{}: {message}", path.display())]
+    BadSettings {
+        /// The file that has them.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// An index file is damaged, or could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Index {
+        /// The index file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: IndexError,
+    },
+    /// An index file is no segment's. Index the capture again.
+    #[error("{}: not the index of a segment: {message}", path.display())]
+    BadNote {
+        /// The index file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// The file with the packets of a segment is not there, or is not what was indexed.
+    #[error("{}: {message}", path.display())]
+    BadPackets {
+        /// The packet file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        message: String,
+    },
+    /// A capture is damaged, or could not be read.
+    #[error("{}", path.display())]
+    Capture {
+        /// The capture.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: CaptureError,
+    },
+    /// The work was interrupted. What was done until then is whole; run it again to go on.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl ArchiveError {
+    pub(crate) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { what, path: path.to_owned(), source }
+    }
+
+    pub(crate) fn index(path: &Path) -> impl FnOnce(IndexError) -> Self + '_ {
+        |source| Self::Index { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn capture(path: &Path) -> impl FnOnce(CaptureError) -> Self + '_ {
+        |source| Self::Capture { path: path.to_owned(), source }
+    }
+}
+
+/// A folder of captures and their indexes.
+#[derive(Debug, Clone)]
+pub struct Archive {
+    folder: PathBuf,
+    settings: Settings,
+}
+
+impl Archive {
+    /// Opens the archive in a folder.
+    pub fn open(folder: &Path) -> Result<Self, ArchiveError> {
+        let path = folder.join(SETTINGS_NAME);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(ArchiveError::NoArchive { path: folder.to_owned() });
+            }
+            Err(error) => return Err(ArchiveError::io("read", &path, error)),
+        };
+        let bad = |message: String| ArchiveError::BadSettings { path: path.clone(), message };
+        let file: SettingsFile =
+            toml::from_str(&text).map_err(|error| bad(error.to_string().trim_end().to_owned()))?;
+        if file.version != VERSION {
+            return Err(bad(format!("version {} is not known, only {VERSION} is", file.version)));
+        }
+        let codec = CodecChoice::parse(&file.codec)
+            .ok_or_else(|| bad(format!("there is no codec {:?}", file.codec)))?;
+        Ok(Self { folder: folder.to_owned(), settings: Settings { order: file.order, codec } })
+    }
+
+    /// Opens the archive in a folder, or makes one there. Settings that are given are kept for
+    /// segments to come; those that are there stay as they are.
+    pub fn create(
+        folder: &Path,
+        order: Option<Order>,
+        codec: Option<CodecChoice>,
+    ) -> Result<Self, ArchiveError> {
+        let there = match Self::open(folder) {
+            Ok(archive) => Some(archive.settings),
+            Err(ArchiveError::NoArchive { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let base = there.unwrap_or_default();
+        let settings =
+            Settings { order: order.unwrap_or(base.order), codec: codec.unwrap_or(base.codec) };
+        let archive = Self { folder: folder.to_owned(), settings };
+        for folder in [archive.folder.clone(), archive.segments_folder()] {
+            std::fs::create_dir_all(&folder)
+                .map_err(|error| ArchiveError::io("create", &folder, error))?;
+        }
+        if there != Some(settings) {
+            archive.write_settings()?;
+        }
+        Ok(archive)
+    }
+
+    fn write_settings(&self) -> Result<(), ArchiveError> {
+        let file = SettingsFile {
+            version: VERSION,
+            order: self.settings.order,
+            codec: self.settings.codec.to_string(),
+        };
+        let path = self.folder.join(SETTINGS_NAME);
+        let text = toml::to_string(&file).unwrap_or_default();
+        crate::storage::write_file(&path, text.as_bytes())
+            .map_err(|error| ArchiveError::io("write", &path, error))
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// How new segments are built.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    fn segments_folder(&self) -> PathBuf {
+        self.folder.join(SEGMENTS_NAME)
+    }
+
+    fn packets_folder(&self) -> PathBuf {
+        self.folder.join(PACKETS_NAME)
+    }
+
+    /// The index files of its segments, by name.
+    pub fn index_files(&self) -> Result<Vec<PathBuf>, ArchiveError> {
+        let folder = self.segments_folder();
+        let failed = |error| ArchiveError::io("list", &folder, error);
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let hidden = path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"."));
+            if !hidden && path.extension().is_some_and(|extension| extension == "tdx") {
+                found.push(path);
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Opens all segments: those that could be opened, by the time of their first packet, and what
+    /// is wrong with the others.
+    pub fn segments(&self) -> Result<(Vec<Segment>, Vec<ArchiveError>), ArchiveError> {
+        let (mut segments, mut failed) = (Vec::new(), Vec::new());
+        for path in self.index_files()? {
+            match Segment::open(&path) {
+                Ok(segment) => segments.push(segment),
+                Err(error) => failed.push(error),
+            }
+        }
+        segments.sort_by_key(|segment: &Segment| segment.note().time_min);
+        Ok((segments, failed))
+    }
+}

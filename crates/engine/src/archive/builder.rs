@@ -1,0 +1,426 @@
+//! From packets to the index file of a segment.
+
+use std::ops::Range;
+use std::path::Path;
+
+use tapdex_bitmap::Codec;
+
+use super::fields::{self, FIELDS, FieldPlace, Narrow, Place, Wide, length_class};
+use super::flows::Flows;
+use super::note::Note;
+use super::{CodecChoice, Order};
+use crate::capture::Record;
+use crate::error::IndexError;
+use crate::index::{
+    BuildError, Builder, ColumnIndex, ColumnSpec, CpuBuilder, Digits, Field, IndexWriter,
+    MARK_RECORDS, Mark, RunBuilder, Schema, Width,
+};
+use crate::packet::{self, Headers};
+use crate::storage::Storage;
+
+/// Packets whose flows are looked up together, so that the reads wait for memory at the same time:
+/// those of a mark.
+const BATCH: usize = MARK_RECORDS as usize;
+
+/// Records of a segment: few enough that a segment is built in little memory, many enough that a
+/// search opens few files.
+pub(super) const RECORDS_MAX: usize = 1 << 22;
+/// Flows of a segment: with the greatest number of them it takes about 200 MB to build.
+const FLOWS_MAX: usize = 1 << 20;
+const WIDE_MAX: usize = 1 << 19;
+
+/// Takes packets in and writes the index of a segment.
+#[derive(Debug)]
+pub(super) struct SegmentBuilder {
+    flows: Flows,
+    /// The flow of each record.
+    flow_of: Vec<u32>,
+    /// The TCP flags and the length class of each record.
+    flags: Vec<u8>,
+    classes: Vec<u8>,
+    marks: Vec<Mark>,
+    /// Packets whose flow is still to be looked up.
+    pending: Box<Pending>,
+    headers: Headers,
+    wire_bytes: u64,
+    captured_bytes: u64,
+    // Kept for the next segment.
+    runs: RunBuilder,
+    rows: CpuBuilder,
+    column: ColumnIndex,
+    digits: Vec<u16>,
+    /// The record, flags and length class of each row.
+    scattered: Vec<u64>,
+    row_map: Vec<u32>,
+    row_flags: Vec<u8>,
+    row_classes: Vec<u8>,
+}
+
+/// Packets whose flow is still to be looked up.
+#[derive(Debug, Default)]
+struct Pending {
+    len: usize,
+    keys: [Narrow; BATCH],
+    hashes: [u64; BATCH],
+    /// The wide parts of those that have one, and whose they are.
+    wide: [(usize, Wide); BATCH],
+    wide_len: usize,
+    flags: [u8; BATCH],
+    classes: [u8; BATCH],
+    mark: Mark,
+}
+
+impl SegmentBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            flows: Flows::new(),
+            flow_of: Vec::new(),
+            flags: Vec::new(),
+            classes: Vec::new(),
+            marks: Vec::new(),
+            pending: Box::default(),
+            headers: Headers::default(),
+            wire_bytes: 0,
+            captured_bytes: 0,
+            runs: RunBuilder::default(),
+            rows: CpuBuilder::new(1),
+            column: ColumnIndex::default(),
+            digits: Vec::new(),
+            scattered: Vec::new(),
+            row_map: Vec::new(),
+            row_flags: Vec::new(),
+            row_classes: Vec::new(),
+        }
+    }
+
+    /// Forgets the packets, and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.flows.clear();
+        self.flow_of.clear();
+        self.flags.clear();
+        self.classes.clear();
+        self.marks.clear();
+        (self.pending.len, self.pending.wide_len) = (0, 0);
+        (self.wire_bytes, self.captured_bytes) = (0, 0);
+    }
+
+    pub(super) fn records(&self) -> usize {
+        self.flags.len() + self.pending.len
+    }
+
+    /// Whether the segment is to be closed before the next packet.
+    pub(super) fn is_full(&self, records_max: usize) -> bool {
+        self.records() >= records_max
+            || self.flows.len() + BATCH > FLOWS_MAX
+            || self.flows.wide.keys().len() >= WIDE_MAX
+    }
+
+    /// Takes in a packet.
+    #[inline(always)]
+    pub(super) fn push(&mut self, record: &Record<'_>) {
+        packet::decode(record.link, record.swapped, record.data, &mut self.headers);
+        let headers = &self.headers;
+        let interface = u16::try_from(record.interface).unwrap_or(u16::MAX);
+        self.wire_bytes += u64::from(record.wire_len);
+        self.captured_bytes += record.data.len() as u64;
+        let pending = &mut *self.pending;
+        let time = record.time_ns;
+        if pending.len == 0 {
+            pending.mark = Mark { offset: record.offset, time_min: time, time_max: time };
+        }
+        pending.mark.time_min = pending.mark.time_min.min(time);
+        pending.mark.time_max = pending.mark.time_max.max(time);
+        let at = pending.len % BATCH;
+        pending.keys[at] = fields::narrow(headers, interface);
+        if headers.wide {
+            pending.wide[pending.wide_len % BATCH] = (at, fields::wide(headers));
+            pending.wide_len += 1;
+        }
+        pending.flags[at] = headers.tcp_flags;
+        pending.classes[at] = length_class(record.wire_len);
+        pending.len = at + 1;
+        if pending.len == BATCH {
+            self.settle();
+        }
+    }
+
+    /// Looks up the flows of the packets that wait for it. But for the last of a segment, these are
+    /// the packets of a mark.
+    fn settle(&mut self) {
+        let pending = &mut *self.pending;
+        let len = std::mem::take(&mut pending.len).min(BATCH);
+        if len == 0 {
+            return;
+        }
+        // First all that is to be read from the tables, then what is done with it.
+        let mut seen = 0;
+        let wide = &pending.wide[..std::mem::take(&mut pending.wide_len).min(BATCH)];
+        for ((_, part), hash) in wide.iter().zip(&mut pending.hashes) {
+            *hash = self.flows.wide.hash(part);
+            seen |= self.flows.wide.peek(*hash);
+        }
+        std::hint::black_box(seen);
+        for ((at, part), &hash) in wide.iter().zip(&pending.hashes) {
+            self.flows.join(&mut pending.keys[*at], part, hash);
+        }
+        for (key, hash) in pending.keys[..len].iter().zip(&mut pending.hashes) {
+            *hash = self.flows.narrow.hash(key);
+            seen |= self.flows.narrow.peek(*hash);
+        }
+        std::hint::black_box(seen);
+        let keys = pending.keys[..len].iter().zip(&pending.hashes);
+        self.flow_of.extend(keys.map(|(key, &hash)| self.flows.count(key, hash)));
+        self.flags.extend_from_slice(&pending.flags[..len]);
+        self.classes.extend_from_slice(&pending.classes[..len]);
+        self.marks.push(pending.mark);
+    }
+
+    /// Completes what the note says of the packets.
+    pub(super) fn describe(&mut self, note: &mut Note) {
+        self.settle();
+        note.records = self.records() as u64;
+        note.wire_bytes = self.wire_bytes;
+        note.captured_bytes = self.captured_bytes;
+        note.odd = self.flows.odd_packets();
+        note.flows = self.flows.len() as u64;
+        note.time_min = self.marks.iter().map(|mark| mark.time_min).min().unwrap_or(0);
+        note.time_max = self.marks.iter().map(|mark| mark.time_max).max().unwrap_or(0);
+    }
+
+    /// Writes the index of the packets; returns how many bytes it has.
+    pub(super) fn write(
+        &mut self,
+        storage: &dyn Storage,
+        path: &Path,
+        order: Order,
+        codec: CodecChoice,
+        note: &Note,
+    ) -> Result<u64, IndexError> {
+        self.settle();
+        let fields = self.fields_used();
+        match order {
+            Order::Flow => self.write_by_flow(storage, path, &fields, codec, note),
+            Order::Arrival => self.write_by_arrival(storage, path, &fields, codec, note),
+        }
+    }
+
+    /// The fields that are not 0 in all rows; the length class always.
+    fn fields_used(&self) -> Vec<FieldPlace> {
+        let (narrow, wide) = self.flows.bits_used();
+        let any_flags = self.flags.iter().any(|&flags| flags != 0);
+        let is_used = |field: &FieldPlace| {
+            let mask = (1_u64 << field.width.bits()) - 1;
+            field.digits.iter().any(|&place| match place {
+                Place::Narrow(word, shift) => narrow[word] >> shift & mask != 0,
+                Place::Wide(word, shift) => wide[word] >> shift & mask != 0,
+                Place::TcpFlags => any_flags,
+                Place::LengthClass => true,
+            })
+        };
+        FIELDS.into_iter().filter(is_used).collect()
+    }
+
+    fn write_by_flow(
+        &mut self,
+        storage: &dyn Storage,
+        path: &Path,
+        fields: &[FieldPlace],
+        codec: CodecChoice,
+        note: &Note,
+    ) -> Result<u64, IndexError> {
+        let rows = rows32(self.records());
+        let table = self.flows.sorted();
+        // Where the rows of each flow start, by the flow's place in the order and by its number.
+        let mut starts = Vec::with_capacity(table.order.len());
+        let mut next = vec![0_u32; table.order.len()];
+        let mut start = 0;
+        for &flow in &table.order {
+            starts.push(start);
+            next[flow as usize] = start;
+            start += self.flows.packets[flow as usize];
+        }
+        // In one word, so that each packet writes to one place; then taken apart in order.
+        self.scattered.resize(self.records(), 0);
+        let own = self.flags.iter().zip(&self.classes);
+        for ((record, &flow), (&flag, &class)) in (0_u64..).zip(&self.flow_of).zip(own) {
+            let row = &mut next[flow as usize];
+            self.scattered[*row as usize] = record << 16 | u64::from(flag) << 8 | u64::from(class);
+            *row += 1;
+        }
+        let Self { runs, rows: by_row, column, digits, scattered, .. } = self;
+        let Self { row_map, row_flags: flags, row_classes: classes, .. } = self;
+        row_map.clear();
+        row_map.extend(scattered.iter().map(|word| {
+            let [_, _, a, b, c, d, ..] = word.to_le_bytes();
+            u32::from_le_bytes([a, b, c, d])
+        }));
+        flags.clear();
+        flags.extend(scattered.iter().map(|word| word.to_le_bytes()[1]));
+        classes.clear();
+        classes.extend(scattered.iter().map(|word| word.to_le_bytes()[0]));
+        let wide = table.wide_flows(&starts);
+        let (sample, wide_sample) = (Sample::new(&starts, rows), Sample::new(&wide.starts, rows));
+        let schema = schema(fields, codec, &mut |field, place| match place {
+            Place::TcpFlags => choose(runs, flags.iter().map(|&flag| flag.into())),
+            Place::LengthClass => choose(runs, classes.iter().map(|&class| class.into())),
+            Place::Narrow(word, shift) => {
+                let flows = sample.flows.clone();
+                table.narrow_digits(flows, (word, shift), field.width, digits);
+                runs.choose(digits, &sample.starts, sample.rows)
+            }
+            Place::Wide(word, shift) => {
+                let numbers = &wide.numbers[wide_sample.flows.clone()];
+                table.wide_digits(numbers, (word, shift), field.width, digits);
+                runs.choose(digits, &wide_sample.starts, wide_sample.rows)
+            }
+        })?;
+        let mut writer = IndexWriter::create(storage, path, rows, schema.clone())?;
+        for ((width, place), spec) in places(fields).zip(schema.columns()) {
+            match place {
+                Place::TcpFlags => by_row.build(Digits::Bytes(flags), spec.codec, column)?,
+                Place::LengthClass => by_row.build(Digits::Bytes(classes), spec.codec, column)?,
+                Place::Narrow(word, shift) => {
+                    let flows = 0..table.order.len();
+                    table.narrow_digits(flows, (word, shift), width, digits);
+                    runs.build(digits, &starts, rows, spec.codec, column)?;
+                }
+                Place::Wide(word, shift) => {
+                    table.wide_digits(&wide.numbers, (word, shift), width, digits);
+                    runs.build(digits, &wide.starts, rows, spec.codec, column)?;
+                }
+            }
+            writer.column(column)?;
+        }
+        writer.row_map(row_map)?;
+        writer.marks(&self.marks)?;
+        writer.note(note.to_text().as_bytes())?;
+        writer.finish()
+    }
+
+    fn write_by_arrival(
+        &mut self,
+        storage: &dyn Storage,
+        path: &Path,
+        fields: &[FieldPlace],
+        codec: CodecChoice,
+        note: &Note,
+    ) -> Result<u64, IndexError> {
+        let rows = rows32(self.records());
+        let Self { flows, runs, rows: by_row, column, digits: by_flow, flow_of, .. } = self;
+        let table = flows.unsorted();
+        let mut spread = Spread::default();
+        let schema = schema(fields, codec, &mut |field, place| match place {
+            Place::TcpFlags => choose(runs, self.flags.iter().map(|&flag| flag.into())),
+            Place::LengthClass => choose(runs, self.classes.iter().map(|&class| class.into())),
+            Place::Narrow(..) | Place::Wide(..) => {
+                table.digits(place, field.width, by_flow);
+                choose(runs, flow_of.iter().map(|&flow| by_flow[flow as usize]))
+            }
+        })?;
+        let mut writer = IndexWriter::create(storage, path, rows, schema.clone())?;
+        for ((width, place), spec) in places(fields).zip(schema.columns()) {
+            let digits = match place {
+                Place::TcpFlags => Digits::Bytes(&self.flags),
+                Place::LengthClass => Digits::Bytes(&self.classes),
+                Place::Narrow(..) | Place::Wide(..) => {
+                    table.digits(place, width, by_flow);
+                    spread.fill(by_flow, flow_of, width)
+                }
+            };
+            by_row.build(digits, spec.codec, column)?;
+            writer.column(column)?;
+        }
+        writer.marks(&self.marks)?;
+        writer.note(note.to_text().as_bytes())?;
+        writer.finish()
+    }
+}
+
+/// A digit for each row, from a digit for each flow.
+#[derive(Default)]
+struct Spread {
+    bytes: Vec<u8>,
+    shorts: Vec<u16>,
+}
+
+impl Spread {
+    fn fill(&mut self, by_flow: &[u16], flow_of: &[u32], width: Width) -> Digits<'_> {
+        let digits = flow_of.iter().map(|&flow| by_flow[flow as usize]);
+        match width {
+            Width::Byte => {
+                self.bytes.clear();
+                self.bytes.extend(digits.map(|digit| digit.to_le_bytes()[0]));
+                Digits::Bytes(&self.bytes)
+            }
+            Width::Short => {
+                self.shorts.clear();
+                self.shorts.extend(digits);
+                Digits::Shorts(&self.shorts)
+            }
+        }
+    }
+}
+
+/// A segment has at most [`RECORDS_MAX`] rows.
+fn rows32(rows: usize) -> u32 {
+    u32::try_from(rows).unwrap_or(u32::MAX)
+}
+
+/// The columns of some fields.
+fn places(fields: &[FieldPlace]) -> impl Iterator<Item = (Width, Place)> {
+    fields.iter().flat_map(|field| field.digits.iter().map(|&place| (field.width, place)))
+}
+
+/// The schema of some fields; `auto` is asked for the codec of a column where it is to be chosen.
+fn schema(
+    fields: &[FieldPlace],
+    codec: CodecChoice,
+    auto: &mut dyn FnMut(&FieldPlace, Place) -> Result<Codec, BuildError>,
+) -> Result<Schema, BuildError> {
+    let mut schema = Schema { fields: Vec::with_capacity(fields.len()) };
+    for field in fields {
+        let mut columns = Vec::with_capacity(field.digits.len());
+        for &place in field.digits {
+            let codec = match codec {
+                CodecChoice::Fixed(codec) => codec,
+                CodecChoice::Auto => auto(field, place)?,
+            };
+            columns.push(ColumnSpec { width: field.width, codec });
+        }
+        schema.fields.push(Field { name: field.name.into(), columns });
+    }
+    Ok(schema)
+}
+
+/// Flows that are looked at to choose the codec of a column.
+const SAMPLE_FLOWS: usize = 1 << 15;
+
+/// The flows that are looked at: those in the middle, where most are like them.
+struct Sample {
+    flows: Range<usize>,
+    /// Where their rows start, from the first of them.
+    starts: Vec<u32>,
+    rows: u32,
+}
+
+impl Sample {
+    fn new(starts: &[u32], rows: u32) -> Self {
+        let first = starts.len().saturating_sub(SAMPLE_FLOWS) / 2;
+        let end = starts.len().min(first + SAMPLE_FLOWS);
+        let base = starts.get(first).copied().unwrap_or(0);
+        let rows = starts.get(end).copied().unwrap_or(rows) - base;
+        let starts = starts[first..end].iter().map(|start| start - base).collect();
+        Self { flows: first..end, starts, rows }
+    }
+}
+
+/// Rows that are looked at to choose the codec of a column that is not made of runs.
+const SAMPLE_ROWS: usize = 1 << 16;
+
+/// The codec of a column, by its first rows.
+fn choose(runs: &mut RunBuilder, digits: impl Iterator<Item = u16>) -> Result<Codec, BuildError> {
+    let digits: Vec<u16> = digits.take(SAMPLE_ROWS).collect();
+    let rows = rows32(digits.len());
+    let starts: Vec<u32> = (0..rows).collect();
+    runs.choose(&digits, &starts, rows)
+}

@@ -1,0 +1,340 @@
+//! The flows of a segment: found while packets come in, sorted when all are there.
+
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+
+use super::fields::{Narrow, Place, Wide, is_odd};
+use crate::index::Width;
+
+/// Mixes two words into one.
+#[inline(always)]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    let half = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).unwrap_or(0);
+    half(product) ^ half(product >> 64)
+}
+
+/// The hash of a key, with a secret that nobody can guess who makes up packets.
+#[inline(always)]
+pub(super) fn hash<const N: usize>(key: &[u64; N], secret: u64) -> u64 {
+    let (pairs, _) = key.as_chunks::<2>();
+    let mut hash = secret;
+    for (i, [a, b]) in (1..).zip(pairs) {
+        hash ^= fold(a ^ secret.rotate_left(11 * i), b ^ secret.rotate_left(11 * i + 32) | 1);
+    }
+    fold(hash, 0x9E37_79B9_7F4A_7C15)
+}
+
+/// Numbers keys as they come: the same key, the same number.
+#[derive(Debug)]
+pub(super) struct Interner<const N: usize> {
+    /// The number of a key plus one in the low half, the upper half of its hash in the high half; 0
+    /// is free. A power of two of them, at most half of them taken.
+    slots: Vec<u64>,
+    keys: Vec<[u64; N]>,
+    secret: u64,
+}
+
+const SLOTS_MIN: usize = 1 << 10;
+const HIGH_HALF: u64 = !0 << 32;
+
+impl<const N: usize> Interner<N> {
+    pub(super) fn new() -> Self {
+        let secret = RandomState::new().hash_one(N);
+        Self { slots: vec![0; SLOTS_MIN], keys: Vec::new(), secret }
+    }
+
+    pub(super) fn keys(&self) -> &[[u64; N]] {
+        &self.keys
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.keys.clear();
+        self.slots.fill(0);
+    }
+
+    #[inline(always)]
+    pub(super) fn hash(&self, key: &[u64; N]) -> u64 {
+        hash(key, self.secret)
+    }
+
+    #[inline(always)]
+    fn slot(&self, hash: u64) -> usize {
+        // The low half places it, the high half is kept to tell most others apart.
+        low_half(hash) as usize & (self.slots.len() - 1)
+    }
+
+    /// What stands where the search for a hash begins: to be read early, so that several such reads
+    /// wait for memory at the same time.
+    #[inline(always)]
+    pub(super) fn peek(&self, hash: u64) -> u64 {
+        self.slots[self.slot(hash)]
+    }
+
+    /// The number of a key.
+    #[inline(always)]
+    pub(super) fn number(&mut self, key: &[u64; N], hash: u64) -> u32 {
+        let mut slot = self.slot(hash);
+        loop {
+            let found = self.slots[slot];
+            if found == 0 {
+                return self.insert(slot, key, hash);
+            }
+            if (found ^ hash) & HIGH_HALF == 0 {
+                let number = low_half(found) - 1;
+                // Without a branch a word: most often all are equal.
+                let pairs = self.keys[number as usize].iter().zip(key);
+                if pairs.fold(0, |differ, (a, b)| differ | (a ^ b)) == 0 {
+                    return number;
+                }
+            }
+            slot = (slot + 1) & (self.slots.len() - 1);
+        }
+    }
+
+    #[cold]
+    fn insert(&mut self, slot: usize, key: &[u64; N], hash: u64) -> u32 {
+        let number = u32::try_from(self.keys.len()).unwrap_or(u32::MAX - 1);
+        self.slots[slot] = hash & HIGH_HALF | u64::from(number + 1);
+        self.keys.push(*key);
+        if self.keys.len() * 2 > self.slots.len() {
+            self.grow();
+        }
+        number
+    }
+
+    fn grow(&mut self) {
+        let len = self.slots.len() * 2;
+        self.slots.clear();
+        self.slots.resize(len, 0);
+        for (number, key) in (1_u64..).zip(&self.keys) {
+            let hash = hash(key, self.secret);
+            let mut slot = low_half(hash) as usize & (len - 1);
+            while self.slots[slot] != 0 {
+                slot = (slot + 1) & (len - 1);
+            }
+            self.slots[slot] = hash & HIGH_HALF | number;
+        }
+    }
+}
+
+#[inline(always)]
+fn low_half(word: u64) -> u32 {
+    u32::try_from(word & !HIGH_HALF).unwrap_or(0)
+}
+
+/// The flows of a segment.
+#[derive(Debug)]
+pub(super) struct Flows {
+    pub(super) narrow: Interner<6>,
+    pub(super) wide: Interner<10>,
+    /// Packets of each flow.
+    pub(super) packets: Vec<u32>,
+}
+
+/// Where the number of the wide part stands in [`Narrow`].
+const WIDE_WORD: usize = 2;
+const WIDE_SHIFT: u32 = 32;
+
+impl Flows {
+    pub(super) fn new() -> Self {
+        Self { narrow: Interner::new(), wide: Interner::new(), packets: Vec::new() }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.narrow.clear();
+        self.wide.clear();
+        self.packets.clear();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.narrow.keys().len()
+    }
+
+    /// Packets whose headers are odd.
+    pub(super) fn odd_packets(&self) -> u64 {
+        let flows = self.narrow.keys().iter().zip(&self.packets);
+        flows.filter(|(key, _)| is_odd(key)).map(|(_, &packets)| u64::from(packets)).sum()
+    }
+
+    /// Gives a flow its wide part.
+    pub(super) fn join(&mut self, narrow: &mut Narrow, wide: &Wide, hash: u64) {
+        let number = self.wide.number(wide, hash);
+        narrow[WIDE_WORD] |= u64::from(number + 1) << WIDE_SHIFT;
+    }
+
+    /// The flow of a packet, which is counted.
+    #[inline(always)]
+    pub(super) fn count(&mut self, narrow: &Narrow, hash: u64) -> u32 {
+        let flow = self.narrow.number(narrow, hash);
+        match self.packets.get_mut(flow as usize) {
+            Some(packets) => *packets += 1,
+            None => self.packets.push(1),
+        }
+        flow
+    }
+
+    /// The flows in the order of their keys: such that as many neighbours as can be have as many
+    /// digits as can be in common.
+    pub(super) fn sorted(&self) -> FlowTable {
+        // Wide parts by their place among each other, so that near addresses are near.
+        let wide = self.wide.keys();
+        let mut wide_order: Vec<u32> = (0..).take(wide.len()).collect();
+        wide_order.sort_unstable_by_key(|&i| &wide[i as usize]);
+        let mut ranks = vec![0_u64; wide.len() + 1];
+        for (rank, &i) in (1..).zip(&wide_order) {
+            ranks[i as usize + 1] = rank;
+        }
+        let narrow = self.narrow.keys();
+        let mut keys: Vec<([u64; 3], u32)> = (0..)
+            .zip(narrow)
+            .map(|(flow, key)| {
+                let rank = ranks[wide_number(key)];
+                let ports = key[WIDE_WORD] & !(!0 << WIDE_SHIFT);
+                ([key[0], key[1], rank << WIDE_SHIFT | ports], flow)
+            })
+            .collect();
+        keys.sort_unstable_by(|a, b| {
+            let rest = |flow: u32| &narrow[flow as usize][3..];
+            a.0.cmp(&b.0).then_with(|| rest(a.1).cmp(rest(b.1)))
+        });
+        let mut table = FlowTable::with_capacity(keys.len());
+        for (key, flow) in keys {
+            let rest = &narrow[flow as usize];
+            table.push(&[key[0], key[1], key[2], rest[3], rest[4], rest[5]]);
+            table.order.push(flow);
+        }
+        table.set_wide(wide_order.iter().map(|&i| &wide[i as usize]));
+        table
+    }
+
+    /// The flows in the order in which they came.
+    pub(super) fn unsorted(&self) -> FlowTable {
+        let narrow = self.narrow.keys();
+        let mut table = FlowTable::with_capacity(narrow.len());
+        narrow.iter().for_each(|key| table.push(key));
+        table.order.extend((0..).take(narrow.len()));
+        table.set_wide(self.wide.keys().iter());
+        table
+    }
+
+    /// The bits that are set in any flow, word by word.
+    pub(super) fn bits_used(&self) -> (Narrow, Wide) {
+        fn all<const N: usize>(keys: &[[u64; N]]) -> [u64; N] {
+            let mut bits = [0; N];
+            for key in keys {
+                bits.iter_mut().zip(key).for_each(|(bits, word)| *bits |= word);
+            }
+            bits
+        }
+        (all(self.narrow.keys()), all(self.wide.keys()))
+    }
+}
+
+/// The number of a flow's wide part, from 1; 0 if it has none.
+fn wide_number(key: &Narrow) -> usize {
+    usize::try_from(key[WIDE_WORD] >> WIDE_SHIFT).unwrap_or(0)
+}
+
+/// The flows of a segment in some order, word by word: a column reads one word of each.
+#[derive(Debug)]
+pub(super) struct FlowTable {
+    /// The number of each flow.
+    pub(super) order: Vec<u32>,
+    narrow: [Vec<u64>; 6],
+    /// The words of wide parts, by their number; those of number 0 are 0.
+    wide: [Vec<u64>; 10],
+}
+
+impl FlowTable {
+    fn with_capacity(flows: usize) -> Self {
+        Self {
+            order: Vec::with_capacity(flows),
+            narrow: std::array::from_fn(|_| Vec::with_capacity(flows)),
+            wide: std::array::from_fn(|_| vec![0]),
+        }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, key: &Narrow) {
+        self.narrow.iter_mut().zip(key).for_each(|(words, &word)| words.push(word));
+    }
+
+    fn set_wide<'a>(&mut self, parts: impl Iterator<Item = &'a Wide>) {
+        for part in parts {
+            self.wide.iter_mut().zip(part).for_each(|(words, &word)| words.push(word));
+        }
+    }
+
+    /// The flows that wide digits are to be told for, and where their rows start, if those of all
+    /// flows start at `starts`: flows without a wide part that follow each other are taken as one.
+    pub(super) fn wide_flows(&self, starts: &[u32]) -> WideFlows {
+        let mut flows = WideFlows { numbers: Vec::new(), starts: Vec::new() };
+        for (&key, &start) in self.narrow[WIDE_WORD].iter().zip(starts) {
+            let number = low_half(key >> WIDE_SHIFT);
+            if number != 0 || flows.numbers.last() != Some(&0) {
+                flows.numbers.push(number);
+                flows.starts.push(start);
+            }
+        }
+        flows
+    }
+
+    /// A digit of each flow of a range: of narrow parts.
+    pub(super) fn narrow_digits(
+        &self,
+        flows: Range<usize>,
+        (word, shift): (usize, u32),
+        width: Width,
+        target: &mut Vec<u16>,
+    ) {
+        target.clear();
+        target.extend(self.narrow[word][flows].iter().map(|&word| digit(word, shift, width)));
+    }
+
+    /// A digit of each flow of a list: of wide parts.
+    pub(super) fn wide_digits(
+        &self,
+        numbers: &[u32],
+        (word, shift): (usize, u32),
+        width: Width,
+        target: &mut Vec<u16>,
+    ) {
+        let parts = &self.wide[word];
+        target.clear();
+        target.extend(numbers.iter().map(|&n| digit(parts[n as usize], shift, width)));
+    }
+
+    /// A digit of each flow; not for digits that packets have for themselves.
+    pub(super) fn digits(&self, place: Place, width: Width, target: &mut Vec<u16>) {
+        match place {
+            Place::Narrow(word, shift) => {
+                self.narrow_digits(0..self.order.len(), (word, shift), width, target);
+            }
+            Place::Wide(word, shift) => {
+                let numbers = self.narrow[WIDE_WORD].iter().map(|&key| low_half(key >> WIDE_SHIFT));
+                self.wide_digits(&numbers.collect::<Vec<_>>(), (word, shift), width, target);
+            }
+            Place::TcpFlags | Place::LengthClass => target.clear(),
+        }
+    }
+}
+
+/// The flows that wide digits are told for.
+#[derive(Debug)]
+pub(super) struct WideFlows {
+    /// The number of each one's wide part; 0 for some without one.
+    pub(super) numbers: Vec<u32>,
+    /// Where the rows of each start.
+    pub(super) starts: Vec<u32>,
+}
+
+/// A digit of a word.
+#[inline(always)]
+fn digit(word: u64, shift: u32, width: Width) -> u16 {
+    let [low, high, ..] = (word >> shift).to_le_bytes();
+    match width {
+        Width::Byte => low.into(),
+        Width::Short => u16::from_le_bytes([low, high]),
+    }
+}

@@ -1,0 +1,608 @@
+//! Taking captures in: reading, decoding and indexing them, several at a time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::UNIX_EPOCH;
+
+use super::builder::{RECORDS_MAX, SegmentBuilder};
+use super::note::{Note, Source};
+use super::segment::{Segment, ends_sum};
+use super::{Archive, ArchiveError, Settings};
+use crate::capture::{CaptureReader, Compression, Layout, decompress};
+use crate::storage::{Disk, Storage, temporary_path};
+
+/// A capture to take in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A file.
+    File(PathBuf),
+    /// Standard input, and the name that its packets are to have.
+    Stdin(String),
+}
+
+/// How far the work is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of captures that were read.
+    pub bytes: u64,
+    /// Bytes of all captures that are to be read, as far as it is known.
+    pub bytes_total: u64,
+    /// Packets that were decoded.
+    pub packets: u64,
+}
+
+/// What became of a capture.
+#[derive(Debug, Default)]
+pub struct FileReport {
+    /// The capture.
+    pub path: PathBuf,
+    /// It was indexed before and is unchanged.
+    pub skipped: bool,
+    /// Packets that were indexed.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub wire_bytes: u64,
+    /// Bytes of the indexes.
+    pub index_bytes: u64,
+    /// Segments that were written.
+    pub segments: u32,
+    /// What is wrong with the capture; what stands before that is indexed.
+    pub damage: Option<String>,
+    /// Why it was not indexed, or not to its end.
+    pub error: Option<ArchiveError>,
+}
+
+/// What became of all captures.
+#[derive(Debug, Default)]
+pub struct IngestReport {
+    /// Each of them, in the order in which they were given.
+    pub files: Vec<FileReport>,
+}
+
+/// Takes captures into an archive.
+pub struct Ingest<'a> {
+    archive: &'a Archive,
+    threads: usize,
+    records_max: usize,
+    force: bool,
+    stop: Option<&'a AtomicBool>,
+    progress: Option<&'a (dyn Fn(Progress) + Sync)>,
+}
+
+impl std::fmt::Debug for Ingest<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ingest").field("archive", &self.archive).finish_non_exhaustive()
+    }
+}
+
+/// Packets between two looks at the clock and at whether to stop.
+const STEP_RECORDS: usize = 1 << 14;
+
+/// A part of a capture to be worked on.
+struct Job {
+    /// Which of the inputs.
+    input: usize,
+    /// Where it goes on; `None` if it was not opened yet.
+    state: Option<State>,
+}
+
+/// Where a capture goes on.
+struct State {
+    reader: CaptureReader<File>,
+    /// What all its segments say of it.
+    source: Source,
+    path: PathBuf,
+}
+
+/// The work to be done, and the threads that wait for it.
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Jobs that may give rise to others.
+    running: usize,
+}
+
+/// What the threads share.
+struct Shared<'a> {
+    inputs: &'a [Input],
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    reports: Mutex<Vec<FileReport>>,
+    known: BTreeMap<PathBuf, Vec<(PathBuf, Source, Layout)>>,
+    bytes: AtomicU64,
+    bytes_total: AtomicU64,
+    packets: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<'a> Ingest<'a> {
+    /// Takes captures into this archive, on all cores.
+    pub fn new(archive: &'a Archive) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            archive,
+            threads,
+            records_max: RECORDS_MAX,
+            force: false,
+            stop: None,
+            progress: None,
+        }
+    }
+
+    /// Works on so many threads; 0 means one for each core.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        if threads > 0 {
+            self.threads = threads;
+        }
+        self
+    }
+
+    /// Closes a segment after so many packets at most.
+    #[must_use]
+    pub fn records_max(mut self, records: usize) -> Self {
+        self.records_max = records.clamp(1, RECORDS_MAX);
+        self
+    }
+
+    /// Indexes captures again that are indexed and unchanged.
+    #[must_use]
+    pub fn force(mut self, force: bool) -> Self {
+        self.force = force;
+        self
+    }
+
+    /// Stops soon after this was set; what is not complete is removed.
+    #[must_use]
+    pub fn stop(mut self, stop: &'a AtomicBool) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
+    /// Is told how far the work is, often, by several threads.
+    #[must_use]
+    pub fn progress(mut self, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// Takes the captures in. What is wrong with one of them is in its report, and the others go
+    /// on; an error is what concerns all of them.
+    pub fn run(&self, inputs: &[Input]) -> Result<IngestReport, ArchiveError> {
+        let shared = Shared {
+            inputs,
+            queue: Mutex::new(Queue {
+                jobs: (0..inputs.len()).map(|input| Job { input, state: None }).collect(),
+                running: 0,
+            }),
+            changed: Condvar::new(),
+            reports: Mutex::new(inputs.iter().map(|_| FileReport::default()).collect()),
+            known: self.known()?,
+            bytes: AtomicU64::new(0),
+            bytes_total: AtomicU64::new(0),
+            packets: AtomicU64::new(0),
+        };
+        let sizes = inputs.iter().filter_map(|input| match input {
+            Input::File(path) => path.metadata().ok().map(|data| data.len()),
+            Input::Stdin(_) => None,
+        });
+        shared.bytes_total.store(sizes.sum(), Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads {
+                scope.spawn(|| self.work(&shared));
+            }
+            self.work(&shared);
+        });
+        if self.is_stopped() {
+            return Err(ArchiveError::Interrupted);
+        }
+        let files = shared.reports.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(IngestReport { files })
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
+
+    /// The segments that are there, by the capture that they were made of.
+    fn known(&self) -> Result<BTreeMap<PathBuf, Vec<(PathBuf, Source, Layout)>>, ArchiveError> {
+        let folder = self.archive.segments_folder();
+        let mut known: BTreeMap<PathBuf, Vec<_>> = BTreeMap::new();
+        // One that cannot be opened is not known: its capture is indexed again.
+        for segment in self.archive.segments()?.0 {
+            let note = segment.note();
+            let origin = folder.join(note.source.origin());
+            let origin = origin.canonicalize().unwrap_or(origin);
+            let entry = (segment.path().to_owned(), note.source.clone(), note.layout.clone());
+            known.entry(origin).or_default().push(entry);
+        }
+        known.values_mut().for_each(|segments| segments.sort_by_key(|(_, s, _)| s.part));
+        Ok(known)
+    }
+
+    /// Takes jobs until there are none left and none can come.
+    fn work(&self, shared: &Shared<'_>) {
+        let mut builder = SegmentBuilder::new();
+        loop {
+            let job = {
+                let mut queue = lock(&shared.queue);
+                loop {
+                    if self.is_stopped() {
+                        shared.changed.notify_all();
+                        return;
+                    }
+                    if let Some(job) = queue.jobs.pop_front() {
+                        queue.running += 1;
+                        break job;
+                    }
+                    if queue.running == 0 {
+                        shared.changed.notify_all();
+                        return;
+                    }
+                    queue = shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                }
+            };
+            let input = job.input;
+            let mut passed_on = false;
+            if let Err(error) = self.job(shared, &mut builder, job, &mut passed_on) {
+                lock(&shared.reports)[input].error = Some(error);
+            }
+            if !passed_on {
+                self.done(shared, None);
+            }
+        }
+    }
+
+    /// Says that a job gives rise to no others but `next`.
+    fn done(&self, shared: &Shared<'_>, next: Option<Job>) {
+        let mut queue = lock(&shared.queue);
+        queue.running -= 1;
+        // Before other captures, so that few of them are open at a time.
+        if let Some(next) = next {
+            queue.jobs.push_front(next);
+        }
+        shared.changed.notify_all();
+    }
+
+    fn job(
+        &self,
+        shared: &Shared<'_>,
+        builder: &mut SegmentBuilder,
+        job: Job,
+        passed_on: &mut bool,
+    ) -> Result<(), ArchiveError> {
+        let state = match job.state {
+            Some(state) => Some(state),
+            None => self.open(shared, job.input)?,
+        };
+        let Some(mut state) = state else {
+            return Ok(());
+        };
+        builder.clear();
+        let damage = self.fill(shared, builder, &mut state)?;
+        let mut source = state.source.clone();
+        source.end = state.reader.position();
+        let records = builder.records();
+        let failed = |what| {
+            let path = &state.path;
+            move |error| ArchiveError::io(what, path, error)
+        };
+        let mut file = File::open(&state.path).map_err(failed("open"))?;
+        let len = file.metadata().map_err(failed("read"))?.len();
+        // A segment that is full may be the last one all the same.
+        source.last = !builder.is_full(self.records_max) || source.end == len;
+        source.damage = damage.clone().unwrap_or_default();
+        let sum = ends_sum(&mut file, source.start, source.end).map_err(failed("read"))?;
+        source.sum = sum.unwrap_or(0);
+        let mut note = Note::new(source.clone(), state.reader.layout().clone());
+        builder.describe(&mut note);
+        let packets = state.path.clone();
+        let index_path = self.index_path(&packets, source.part);
+        if source.last {
+            *passed_on = true;
+            self.done(shared, None);
+        } else {
+            // The rest of the capture is read while this part of it is indexed.
+            state.source.part += 1;
+            state.source.start = source.end;
+            state.source.records_before += records as u64;
+            *passed_on = true;
+            self.done(shared, Some(Job { input: job.input, state: Some(state) }));
+        }
+        let Settings { order, codec } = self.archive.settings();
+        let index_bytes = builder
+            .write(&Disk, &index_path, order, codec, &note)
+            .map_err(ArchiveError::index(&index_path))?;
+        if source.last {
+            self.remove_parts_after(&packets, source.part)?;
+            self.remove_other_names(shared, job.input, &packets, &source)?;
+        }
+        let report = &mut lock(&shared.reports)[job.input];
+        report.packets += note.records;
+        report.wire_bytes += note.wire_bytes;
+        report.index_bytes += index_bytes;
+        report.segments += 1;
+        if damage.is_some() {
+            report.damage = damage;
+        }
+        Ok(())
+    }
+
+    /// Reads packets until the segment is full or the capture ends; what is wrong with it, if it
+    /// ends for that.
+    fn fill(
+        &self,
+        shared: &Shared<'_>,
+        builder: &mut SegmentBuilder,
+        state: &mut State,
+    ) -> Result<Option<String>, ArchiveError> {
+        let mut before = state.reader.position();
+        loop {
+            let mut step = STEP_RECORDS.min(self.records_max - builder.records());
+            let mut ended = None;
+            let records_before = builder.records();
+            while step > 0 {
+                match state.reader.next() {
+                    Ok(Some(record)) => builder.push(&record),
+                    Ok(None) => {
+                        ended = Some(None);
+                        break;
+                    }
+                    Err(error) => {
+                        ended = Some(Some(error));
+                        break;
+                    }
+                }
+                step -= 1;
+            }
+            let position = state.reader.position();
+            shared.bytes.fetch_add(position.saturating_sub(before), Ordering::Relaxed);
+            before = position;
+            let packets = builder.records() - records_before;
+            shared.packets.fetch_add(packets as u64, Ordering::Relaxed);
+            self.tell(shared);
+            if self.is_stopped() {
+                return Err(ArchiveError::Interrupted);
+            }
+            match ended {
+                Some(None) => return Ok(None),
+                Some(Some(error)) if error.is_io() => {
+                    return Err(ArchiveError::capture(&state.path)(error));
+                }
+                Some(Some(error)) => return Ok(Some(error.to_string())),
+                None if builder.is_full(self.records_max) => return Ok(None),
+                None => {}
+            }
+        }
+    }
+
+    /// Opens a capture, or goes on where its last segment ends; `None` if there is nothing to do.
+    fn open(&self, shared: &Shared<'_>, input: usize) -> Result<Option<State>, ArchiveError> {
+        let (origin, metadata) = match &shared.inputs[input] {
+            Input::Stdin(name) => {
+                lock(&shared.reports)[input].path = name.into();
+                let path = self.copy_path(Path::new(name));
+                let stdin = Path::new("/dev/stdin");
+                let file = File::open(stdin).map_err(|e| ArchiveError::io("open", stdin, e))?;
+                let mut plain = decompress(file).map_err(ArchiveError::capture(stdin))?;
+                self.copy(shared, &mut plain, stdin, &path)?;
+                return self.start(&path, None).map(Some);
+            }
+            Input::File(path) => {
+                lock(&shared.reports)[input].path = path.clone();
+                let failed = |what| move |error| ArchiveError::io(what, path, error);
+                let origin = path.canonicalize().map_err(failed("open"))?;
+                let metadata = origin.metadata().map_err(failed("read"))?;
+                if metadata.is_dir() {
+                    let error = io::ErrorKind::IsADirectory.into();
+                    return Err(ArchiveError::io("read", path, error));
+                }
+                (origin, metadata)
+            }
+        };
+        let modified_ns = modified_ns(&metadata);
+        let known = shared.known.get(&origin).map_or(&[][..], Vec::as_slice);
+        let is_current =
+            |source: &Source| (source.len, source.modified_ns) == (metadata.len(), modified_ns);
+        let in_order = (0..).zip(known).all(|(part, (_, source, _))| source.part == part);
+        if let Some((_, source, layout)) = known.last()
+            && in_order
+            && known.iter().all(|(_, source, _)| is_current(source))
+            && !self.force
+        {
+            shared.bytes.fetch_add(source.end, Ordering::Relaxed);
+            if source.last {
+                lock(&shared.reports)[input].skipped = true;
+                return Ok(None);
+            }
+            let path = self.archive.segments_folder().join(source.path());
+            let path = path.canonicalize().map_err(|e| ArchiveError::io("open", &path, e))?;
+            let file = File::open(&path).map_err(|e| ArchiveError::io("open", &path, e))?;
+            let reader = CaptureReader::resume(file, layout.clone(), source.end)
+                .map_err(ArchiveError::capture(&path))?;
+            let mut source = source.clone();
+            let records = self.records_of(known);
+            (source.part, source.start) = (source.part + 1, source.end);
+            source.records_before = records;
+            return Ok(Some(State { reader, source, path }));
+        }
+        let mut file = File::open(&origin).map_err(|e| ArchiveError::io("open", &origin, e))?;
+        let plain = decompress(&mut file).map_err(ArchiveError::capture(&origin))?;
+        if plain.compression() == Compression::None {
+            drop(plain);
+            return self.start(&origin, None).map(Some);
+        }
+        let path = self.copy_path(&origin);
+        let mut plain = plain;
+        self.copy(shared, &mut plain, &origin, &path)?;
+        self.start(&path, Some((&origin, metadata.len(), modified_ns))).map(Some)
+    }
+
+    /// Packets of some segments of one capture.
+    fn records_of(&self, segments: &[(PathBuf, Source, Layout)]) -> u64 {
+        let last = segments.last();
+        let opened = last.and_then(|(path, _, _)| Segment::open(path).ok());
+        opened.map_or(0, |last| last.note().source.records_before + last.note().records)
+    }
+
+    /// Starts with the first packet of a file.
+    fn start(&self, path: &Path, origin: Option<(&Path, u64, u64)>) -> Result<State, ArchiveError> {
+        let failed = |what| move |error| ArchiveError::io(what, path, error);
+        let path = path.canonicalize().map_err(failed("open"))?;
+        let file = File::open(&path).map_err(failed("open"))?;
+        let metadata = file.metadata().map_err(failed("read"))?;
+        let reader = CaptureReader::open(file).map_err(ArchiveError::capture(&path))?;
+        let folder = self.archive.segments_folder();
+        let folder = folder.canonicalize().map_err(|e| ArchiveError::io("open", &folder, e))?;
+        let near = |path: &Path| relative(&folder, path);
+        let mut source =
+            Source::new(&near(&path), &path, origin.map(|(origin, ..)| near(origin)).as_deref());
+        (source.len, source.modified_ns) =
+            origin.map_or((metadata.len(), modified_ns(&metadata)), |(_, len, time)| (len, time));
+        source.start = reader.position();
+        Ok(State { reader, source, path })
+    }
+
+    /// Where our copy of a capture goes.
+    fn copy_path(&self, origin: &Path) -> PathBuf {
+        self.archive.packets_folder().join(format!("{}.pcap", segment_name(origin)))
+    }
+
+    fn index_path(&self, packets: &Path, part: u32) -> PathBuf {
+        let name = format!("{}-{part:04}.tdx", segment_name(packets));
+        self.archive.segments_folder().join(name)
+    }
+
+    /// Copies a stream to a file, which is there when it is complete. Where a stream breaks off,
+    /// what came before is kept.
+    fn copy(
+        &self,
+        shared: &Shared<'_>,
+        source: &mut dyn Read,
+        name: &Path,
+        target: &Path,
+    ) -> Result<(), ArchiveError> {
+        let folder = self.archive.packets_folder();
+        std::fs::create_dir_all(&folder).map_err(|e| ArchiveError::io("create", &folder, e))?;
+        let temporary = temporary_path(target);
+        let failed = |what| move |error| ArchiveError::io(what, target, error);
+        let mut file = Disk.create(&temporary).map_err(failed("create"))?;
+        let mut buffer = vec![0; 1 << 20];
+        let mut copied = 0_u64;
+        let result = loop {
+            if self.is_stopped() {
+                break Err(ArchiveError::Interrupted);
+            }
+            match source.read(&mut buffer) {
+                Ok(0) => break Ok(()),
+                Ok(len) => {
+                    if let Err(error) = file.append(&buffer[..len]) {
+                        break Err(failed("write")(error));
+                    }
+                    copied += len as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The packets until here are good; the reader finds where they break off.
+                Err(_) if copied > 0 => break Ok(()),
+                Err(error) => break Err(ArchiveError::io("read", name, error)),
+            }
+            self.tell(shared);
+        };
+        let result = result
+            .and_then(|()| file.sync().map_err(failed("write")))
+            .and_then(|()| Disk.rename(&temporary, target).map_err(failed("rename")))
+            .and_then(|()| Disk.sync_folder(&folder).map_err(failed("write")));
+        if result.is_err() {
+            // Overwritten the next time if it cannot be removed.
+            let _ = Disk.remove(&temporary);
+        }
+        result
+    }
+
+    /// Removes what is left of a longer capture of the same name.
+    fn remove_parts_after(&self, packets: &Path, part: u32) -> Result<(), ArchiveError> {
+        for part in part + 1.. {
+            let path = self.index_path(packets, part);
+            match std::fs::remove_file(&path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(error) => return Err(ArchiveError::io("remove", &path, error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what is left of the same capture from when it had another path, and so other names.
+    fn remove_other_names(
+        &self,
+        shared: &Shared<'_>,
+        input: usize,
+        packets: &Path,
+        source: &Source,
+    ) -> Result<(), ArchiveError> {
+        let Input::File(path) = &shared.inputs[input] else { return Ok(()) };
+        let origin = path.canonicalize().unwrap_or(path.clone());
+        let name = segment_name(packets);
+        for (path, known, _) in shared.known.get(&origin).into_iter().flatten() {
+            let stem = path.file_stem().and_then(|stem| stem.to_str()?.rsplit_once('-'));
+            // Where it went on from these, they are its first parts.
+            let is_old = (known.len, known.modified_ns) != (source.len, source.modified_ns);
+            if stem.is_some_and(|(stem, _)| stem != name) && (is_old || self.force) {
+                match std::fs::remove_file(path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(ArchiveError::io("remove", path, error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, shared: &Shared<'_>) {
+        if let Some(progress) = self.progress {
+            progress(Progress {
+                bytes: shared.bytes.load(Ordering::Relaxed),
+                bytes_total: shared.bytes_total.load(Ordering::Relaxed),
+                packets: shared.packets.load(Ordering::Relaxed),
+            });
+        }
+    }
+}
+
+fn modified_ns(metadata: &std::fs::Metadata) -> u64 {
+    let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.and_then(|time| u64::try_from(time.as_nanos()).ok()).unwrap_or(0)
+}
+
+/// A name for what is made of a file: its own, and a number that tells files of one name apart.
+pub(super) fn segment_name(path: &Path) -> String {
+    const NAME_MAX: usize = 80;
+    use std::os::unix::ffi::OsStrExt;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let name: String = name.trim_start_matches('.').chars().map(plain).take(NAME_MAX).collect();
+    // FNV-1a.
+    let hash = path.as_os_str().as_bytes().iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    });
+    format!("{name}-{hash:016x}")
+}
+
+/// The way from a folder to a file, both from the root.
+fn relative(folder: &Path, file: &Path) -> PathBuf {
+    let (mut from, mut to) = (folder.components().peekable(), file.components().peekable());
+    while let (Some(a), Some(b)) = (from.peek(), to.peek())
+        && a == b
+    {
+        from.next();
+        to.next();
+    }
+    from.map(|_| std::path::Component::ParentDir).chain(to).collect()
+}

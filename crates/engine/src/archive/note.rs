@@ -1,0 +1,185 @@
+//! What a segment says of itself: whose packets it has, and where they are.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::capture::Layout;
+
+/// The version of the note that this program writes, and the last one that it reads.
+const VERSION: u32 = 1;
+
+/// What a segment says of itself, kept in its index file as TOML.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    version: u32,
+    /// How many packets there are.
+    pub records: u64,
+    /// Their bytes on the wire.
+    pub wire_bytes: u64,
+    /// The bytes that were captured of them.
+    pub captured_bytes: u64,
+    /// The flows they belong to, in one direction each.
+    pub flows: u64,
+    /// Packets whose headers are such that filters have to see the frame.
+    pub odd: u64,
+    /// The time of the earliest, in nanoseconds since 1970.
+    pub time_min: u64,
+    /// The time of the latest.
+    pub time_max: u64,
+    /// The file that has the packets.
+    pub source: Source,
+    /// How that file is read.
+    pub layout: Layout,
+}
+
+/// The file that has the packets of a segment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Where it is, from the folder of the index file; bytes that are no UTF-8, and `%`, as `%xx`.
+    path: String,
+    /// The same from the root: where it is looked for if it is not there, as after the index was
+    /// moved alone.
+    absolute: String,
+    /// The capture that was taken in, if that was compressed or a stream and `path` is our copy of
+    /// it; written like `path`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
+    /// Bytes of the capture that was taken in.
+    pub len: u64,
+    /// When it was changed last, in nanoseconds since 1970.
+    pub modified_ns: u64,
+    /// Number of the segment among those of the file, from 0.
+    pub part: u32,
+    /// Where the first packet of the segment starts.
+    pub start: u64,
+    /// Where the packet after its last one starts.
+    pub end: u64,
+    /// Checksum of the first and the last bytes between the two.
+    pub sum: u32,
+    /// Packets of the file before the segment.
+    pub records_before: u64,
+    /// Whether the segment has the last packet of the file.
+    pub last: bool,
+    /// What is wrong with the file behind the last packet; empty if nothing is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub damage: String,
+}
+
+impl Source {
+    pub(super) fn new(path: &Path, absolute: &Path, origin: Option<&Path>) -> Self {
+        Self {
+            path: path_to_text(path),
+            absolute: path_to_text(absolute),
+            origin: origin.map(path_to_text),
+            len: 0,
+            modified_ns: 0,
+            part: 0,
+            start: 0,
+            end: 0,
+            sum: 0,
+            records_before: 0,
+            last: false,
+            damage: String::new(),
+        }
+    }
+
+    /// The file that has the packets, from the folder of the index file.
+    pub fn path(&self) -> PathBuf {
+        text_to_path(&self.path)
+    }
+
+    /// The file that has the packets, from the root, when it was indexed.
+    pub fn absolute_path(&self) -> PathBuf {
+        text_to_path(&self.absolute)
+    }
+
+    /// The capture that was taken in, from the folder of the index file.
+    pub fn origin(&self) -> PathBuf {
+        text_to_path(self.origin.as_ref().unwrap_or(&self.path))
+    }
+
+    /// Whether the packets are in a copy that is ours.
+    pub fn is_copy(&self) -> bool {
+        self.origin.is_some()
+    }
+}
+
+impl Note {
+    pub(super) fn new(source: Source, layout: Layout) -> Self {
+        Self {
+            version: VERSION,
+            records: 0,
+            wire_bytes: 0,
+            captured_bytes: 0,
+            flows: 0,
+            odd: 0,
+            time_min: 0,
+            time_max: 0,
+            source,
+            layout,
+        }
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        // Plain numbers and strings: there is nothing in it that TOML could not say.
+        toml::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads a note; the error says what is wrong with it.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+        let note: Self = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        if note.version > VERSION {
+            return Err(format!("its version is {}, and {VERSION} is known", note.version));
+        }
+        let layout = &note.layout;
+        let interfaces = layout.interfaces.len() as u64;
+        if layout.sections.is_empty()
+            || layout.sections.iter().any(|s| u64::from(s.first_interface) > interfaces)
+            || !layout.sections.is_sorted_by_key(|section| section.offset)
+        {
+            return Err("its sections do not fit its interfaces".into());
+        }
+        Ok(note)
+    }
+}
+
+/// A path as text, from which it can be had again.
+fn path_to_text(path: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        text.push_str(&chunk.valid().replace('%', "%25"));
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("%{byte:02x}")));
+    }
+    text
+}
+
+fn text_to_path(text: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let digits = (first == b'%').then(|| tail.get(..2)).flatten();
+        let byte = digits.and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 16).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { &tail[2..] } else { tail };
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn any_path_comes_back() {
+        for bytes in [&b"a/b.pcap"[..], b"100%", b"%2", b"%zz", b"\xff%25\xfe", "\u{e9}".as_bytes()]
+        {
+            let path = Path::new(std::ffi::OsStr::from_bytes(bytes));
+            assert_eq!(text_to_path(&path_to_text(path)), path);
+        }
+    }
+}

@@ -1,0 +1,508 @@
+//! Indexing again what is damaged.
+//!
+//! An index can be made again from its packets. Which file has them is in the index; where that is
+//! not readable any more, other segments of the same capture know, or the name of the index tells:
+//! it is made from the path of the packets, so a capture is recognised by making its name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::fields::{self, FIELDS, Place};
+use super::ingest::{FileReport, Ingest, Input, Progress, segment_name};
+use super::segment::Segment;
+use super::{Archive, ArchiveError};
+use crate::error::IndexError;
+use crate::index::MARK_RECORDS;
+use crate::packet::{Headers, decode};
+use crate::storage::{Disk, Storage};
+
+/// What became of an archive.
+#[derive(Debug, Default)]
+pub struct RepairReport {
+    /// Index files that were looked at.
+    pub segments: usize,
+    /// What was found wrong: the index file, and what.
+    pub problems: Vec<(PathBuf, String)>,
+    /// Captures that were indexed again, or were to be.
+    pub captures: Vec<FileReport>,
+    /// Index files that are still as they were, and why nothing could be done.
+    pub left: Vec<(PathBuf, String)>,
+    /// Files removed: left behind by processes that were killed, and indexes that others replace.
+    pub removed: Vec<PathBuf>,
+}
+
+/// Puts an archive right.
+pub struct Repair<'a> {
+    archive: &'a Archive,
+    extra: Vec<PathBuf>,
+    quick: bool,
+    stop: Option<&'a AtomicBool>,
+    checked: Option<&'a dyn Fn(usize, usize)>,
+    progress: Option<&'a (dyn Fn(Progress) + Sync)>,
+}
+
+impl std::fmt::Debug for Repair<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Repair").field("archive", &self.archive).finish_non_exhaustive()
+    }
+}
+
+/// An index file that is not as it should be.
+struct Damaged {
+    index: PathBuf,
+    /// The capture it was made of, if that is known.
+    capture: Option<PathBuf>,
+}
+
+impl<'a> Repair<'a> {
+    /// Repairs this archive.
+    pub fn new(archive: &'a Archive) -> Self {
+        Self { archive, extra: Vec::new(), quick: false, stop: None, checked: None, progress: None }
+    }
+
+    /// Captures, or folders of captures, that damaged indexes may belong to.
+    #[must_use]
+    pub fn extra(mut self, paths: &[PathBuf]) -> Self {
+        self.extra = paths.to_vec();
+        self
+    }
+
+    /// Takes an index that can be opened for sound, without reading all of it.
+    #[must_use]
+    pub fn quick(mut self, quick: bool) -> Self {
+        self.quick = quick;
+        self
+    }
+
+    /// Stops soon after this was set; what was done until then is whole.
+    #[must_use]
+    pub fn stop(mut self, stop: &'a AtomicBool) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
+    /// Is told how many indexes were checked, of how many.
+    #[must_use]
+    pub fn checked(mut self, checked: &'a dyn Fn(usize, usize)) -> Self {
+        self.checked = Some(checked);
+        self
+    }
+
+    /// Is told how far indexing is.
+    #[must_use]
+    pub fn progress(mut self, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// Does it. A damaged index is replaced only when another one is complete.
+    pub fn run(&self) -> Result<RepairReport, ArchiveError> {
+        let mut report = RepairReport::default();
+        self.remove_temporary(&mut report)?;
+        let files = self.archive.index_files()?;
+        report.segments = files.len();
+        let (mut damaged, mut known) = (Vec::new(), Vec::new());
+        for (n, path) in files.iter().enumerate() {
+            if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                return Err(ArchiveError::Interrupted);
+            }
+            let segment = Segment::open(path);
+            if let Ok(segment) = &segment {
+                known.push((path.clone(), capture_of(segment)));
+            }
+            if let Err(message) = self.check(segment.as_ref()) {
+                report.problems.push((path.clone(), message));
+                let capture = segment.ok().map(|segment| capture_of(&segment));
+                damaged.push(Damaged { index: path.clone(), capture });
+            }
+            if let Some(checked) = self.checked {
+                checked(n + 1, files.len());
+            }
+        }
+        let candidates = if damaged.is_empty() { Vec::new() } else { self.candidates(&known) };
+        let mut captures: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
+        for damaged in damaged {
+            let told = damaged.capture.or_else(|| tell(&damaged.index, &known, &candidates));
+            match told {
+                Some(capture) if capture.is_file() => {
+                    captures.entry(capture).or_default().push(damaged.index);
+                }
+                Some(capture) => {
+                    let message = format!("its packets, {}, are not there", capture.display());
+                    report.left.push((damaged.index, message));
+                }
+                None => {
+                    let message = "the file with its packets is not known; name it".into();
+                    report.left.push((damaged.index, message));
+                }
+            }
+        }
+        if !captures.is_empty() {
+            self.index_again(captures, &known, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    /// What is wrong with a segment.
+    fn check(&self, segment: Result<&Segment, &ArchiveError>) -> Result<(), String> {
+        let segment = segment.map_err(ToString::to_string)?;
+        if !self.quick {
+            let verified = segment.index().verify(&mut |_| {});
+            if let Some(problem) = verified.problems.first() {
+                return Err(format!("{}: {problem}", segment.path().display()));
+            }
+        }
+        if self.quick {
+            return segment.packets().map(drop).map_err(|error| error.to_string());
+        }
+        let stop = || self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
+        match segment.compare(&mut |_| !stop()).map_err(|error| error.to_string())? {
+            Some(difference) => Err(difference),
+            None => Ok(()),
+        }
+    }
+
+    /// Captures that an index may have been made of.
+    fn candidates(&self, known: &[(PathBuf, PathBuf)]) -> Vec<PathBuf> {
+        let mut folders = BTreeSet::from([self.archive.packets_folder()]);
+        let parent = |path: &Path| path.canonicalize().ok()?.parent().map(Path::to_owned);
+        folders.extend(parent(&self.archive.folder));
+        folders.extend(known.iter().filter_map(|(_, capture)| parent(capture)));
+        let mut candidates = Vec::new();
+        for path in &self.extra {
+            match path.is_dir() {
+                true => drop(folders.insert(path.clone())),
+                false => candidates.push(path.clone()),
+            }
+        }
+        for folder in folders {
+            // What cannot be listed has nothing to offer.
+            let entries = folder.read_dir().into_iter().flatten().flatten();
+            candidates.extend(entries.map(|entry| entry.path()).filter(|path| path.is_file()));
+        }
+        let real = candidates.into_iter().filter_map(|path| path.canonicalize().ok());
+        let real: BTreeSet<PathBuf> = real.collect();
+        real.into_iter().collect()
+    }
+
+    fn index_again(
+        &self,
+        captures: BTreeMap<PathBuf, Vec<PathBuf>>,
+        known: &[(PathBuf, PathBuf)],
+        report: &mut RepairReport,
+    ) -> Result<(), ArchiveError> {
+        let inputs: Vec<Input> = captures.keys().cloned().map(Input::File).collect();
+        let mut ingest = Ingest::new(self.archive).force(true);
+        if let Some(stop) = self.stop {
+            ingest = ingest.stop(stop);
+        }
+        if let Some(progress) = self.progress {
+            ingest = ingest.progress(progress);
+        }
+        let files = ingest.run(&inputs)?.files;
+        for (file, (capture, indexes)) in files.into_iter().zip(captures) {
+            if let Some(error) = &file.error {
+                let message = error.to_string();
+                report.left.extend(indexes.into_iter().map(|index| (index, message.clone())));
+                report.captures.push(file);
+                continue;
+            }
+            // Under another path the same packets have indexes of other names.
+            let stem = packets_stem(&capture, self.archive);
+            let same = known.iter().filter(|(_, other)| *other == capture).map(|(index, _)| index);
+            let stale: BTreeSet<PathBuf> = same.chain(&indexes).cloned().collect();
+            for index in stale {
+                if stem_of(&index) == stem.as_deref() {
+                    continue;
+                }
+                match std::fs::remove_file(&index) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(ArchiveError::io("remove", &index, error));
+                    }
+                    _ => report.removed.push(index),
+                }
+            }
+            report.captures.push(file);
+        }
+        Ok(())
+    }
+
+    /// Removes what killed processes have left behind; what somebody holds stays.
+    fn remove_temporary(&self, report: &mut RepairReport) -> Result<(), ArchiveError> {
+        for folder in [self.archive.segments_folder(), self.archive.packets_folder()] {
+            for entry in folder.read_dir().into_iter().flatten().flatten() {
+                let path = entry.path();
+                let name = entry.file_name();
+                let name = name.as_encoded_bytes();
+                if !name.starts_with(b".") || !name.ends_with(b".tmp") {
+                    continue;
+                }
+                if let Ok(held) = Disk.create(&path) {
+                    let removed = Disk.remove(&path);
+                    removed.map_err(|error| ArchiveError::io("remove", &path, error))?;
+                    drop(held);
+                    report.removed.push(path);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number for a digit of a column, such that sums of them tell sets of digits apart.
+fn fingerprint(field: usize, digit: usize, key: u64) -> u64 {
+    if key == 0 {
+        // Columns that are 0 in all rows are left out of the index.
+        return 0;
+    }
+    let mut mixed = (field as u64) << 32 | (digit as u64) << 24 | key;
+    for factor in [0x9E37_79B9_7F4A_7C15, 0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB] {
+        mixed = (mixed ^ (mixed >> 29)).wrapping_mul(factor);
+    }
+    mixed ^ (mixed >> 32)
+}
+
+impl Segment {
+    /// Reads all packets and compares them with the index: where they are, when they came, how long
+    /// they were, and that every column has the digits that their headers have. Says what differs
+    /// first.
+    ///
+    /// `each` is told how many packets were read, and says whether to go on. Takes twelve bytes of
+    /// memory for each packet.
+    pub fn compare(
+        &self,
+        each: &mut dyn FnMut(u32) -> bool,
+    ) -> Result<Option<String>, ArchiveError> {
+        let damaged = |error| ArchiveError::index(self.path())(error);
+        let rows = self.index().rows();
+        let mut packets = self.packets()?;
+        let (index, file) = (self.path().display(), self.packet_path());
+        let Some(marks) = self.index().marks().map_err(damaged)? else {
+            return Ok(Some(format!("{index}: it does not say where its packets are")));
+        };
+        // Of each packet the sum of its digits' fingerprints.
+        let mut sums: Vec<u64> = Vec::with_capacity(rows as usize);
+        let (mut wire, mut captured, mut stopped, mut moved) = (0_u64, 0_u64, false, None);
+        let mut headers = Headers::default();
+        // One seek at the start: from there on the reader has to come by every mark by itself.
+        packets.for_each(0..rows, &mut |number, record| {
+            let mark = marks.get(number / MARK_RECORDS).map_err(damaged)?;
+            let right_time = (mark.time_min..=mark.time_max).contains(&record.time_ns);
+            let right_place = !number.is_multiple_of(MARK_RECORDS) || mark.offset == record.offset;
+            if !(right_time && right_place) {
+                moved = Some(number);
+                return Ok(false);
+            }
+            wire += u64::from(record.wire_len);
+            captured += record.data.len() as u64;
+            decode(record.link, record.swapped, record.data, &mut headers);
+            let interface = u16::try_from(record.interface).unwrap_or(u16::MAX);
+            let class = fields::length_class(record.wire_len);
+            sums.push(digits_sum(&headers, interface, class));
+            stopped = !each(number + 1);
+            Ok(!stopped)
+        })?;
+        if stopped {
+            return Err(ArchiveError::Interrupted);
+        }
+        if let Some(number) = moved {
+            let text = "is not where or when the index says";
+            return Ok(Some(format!("{index}: packet {number} of {} {text}", file.display())));
+        }
+        self.take_digits(&mut sums).map_err(damaged)?;
+        if let Some(number) = sums.iter().position(|&sum| sum != 0) {
+            let text = "has other headers than the index says";
+            return Ok(Some(format!("{index}: packet {number} of {} {text}", file.display())));
+        }
+        if (wire, captured) != (self.note().wire_bytes, self.note().captured_bytes) {
+            let text = "have other lengths than the index says";
+            return Ok(Some(format!("{index}: the packets of {} {text}", file.display())));
+        }
+        Ok(None)
+    }
+
+    /// Takes from each packet's sum what the columns say of it.
+    fn take_digits(&self, sums: &mut [u64]) -> Result<(), IndexError> {
+        let index = self.index();
+        let record_of: Option<Vec<u32>> = match index.row_map()? {
+            Some(row_map) => Some(row_map.iter().collect::<Result<_, _>>()?),
+            None => None,
+        };
+        for (n, place) in FIELDS.iter().enumerate() {
+            let Some(field) = index.find_field(place.name) else { continue };
+            for (digit, column) in field.columns().enumerate() {
+                let column = column?;
+                for (i, key) in column.keys().enumerate() {
+                    let print = fingerprint(n, digit, key.into());
+                    for row in column.bitmap(i)?.ids() {
+                        let record = match &record_of {
+                            Some(record_of) => record_of.get(row as usize).copied().unwrap_or(row),
+                            None => row,
+                        };
+                        if let Some(sum) = sums.get_mut(record as usize) {
+                            *sum = sum.wrapping_sub(print);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The sum of the fingerprints of all digits of a packet.
+fn digits_sum(headers: &Headers, interface: u16, class: u8) -> u64 {
+    let narrow = fields::narrow(headers, interface);
+    let wide = if headers.wide { fields::wide(headers) } else { Default::default() };
+    let mut sum = 0_u64;
+    for (n, field) in FIELDS.iter().enumerate() {
+        let mask = (1_u64 << field.width.bits()) - 1;
+        for (digit, place) in field.digits.iter().enumerate() {
+            let key = match *place {
+                Place::Narrow(word, shift) => narrow[word] >> shift & mask,
+                Place::Wide(word, shift) => wide[word] >> shift & mask,
+                Place::TcpFlags => headers.tcp_flags.into(),
+                Place::LengthClass => class.into(),
+            };
+            sum = sum.wrapping_add(fingerprint(n, digit, key));
+        }
+    }
+    sum
+}
+
+/// The capture that a segment was made of: what was taken in, or our copy if that is gone.
+fn capture_of(segment: &Segment) -> PathBuf {
+    let source = &segment.note().source;
+    let folder = segment.path().parent().unwrap_or(Path::new(""));
+    let origin = folder.join(source.origin());
+    let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+    match source.is_copy() && origin.is_file() {
+        true => real(origin),
+        false => real(segment.packet_path()),
+    }
+}
+
+/// `NAME-HASH` of `NAME-HASH-PART.tdx`.
+fn stem_of(index: &Path) -> Option<&str> {
+    Some(index.file_stem()?.to_str()?.rsplit_once('-')?.0)
+}
+
+/// What the indexes of a capture are called: after the file that has its packets.
+fn packets_stem(capture: &Path, archive: &Archive) -> Option<String> {
+    let copy = archive.packets_folder().join(format!("{}.pcap", segment_name(capture)));
+    // A copy is only there where the capture is no packet file itself.
+    let packets = if copy.is_file() { copy.canonicalize().ok()? } else { capture.to_owned() };
+    Some(segment_name(&packets))
+}
+
+/// The capture that an index was made of which cannot be read.
+fn tell(index: &Path, known: &[(PathBuf, PathBuf)], candidates: &[PathBuf]) -> Option<PathBuf> {
+    let stem = stem_of(index)?;
+    let sibling = known.iter().find(|(other, _)| stem_of(other) == Some(stem));
+    if let Some((_, capture)) = sibling {
+        return Some(capture.clone());
+    }
+    if let Some(capture) = candidates.iter().find(|path| segment_name(path) == stem) {
+        return Some(capture.clone());
+    }
+    // After captures and archive were moved together the name is left, if it is the only one.
+    let name = |stem: &str| stem.rsplit_once('-').map(|(name, _)| name.to_owned());
+    let wanted = name(stem)?;
+    let is_free = |path: &&PathBuf| known.iter().all(|(_, capture)| capture != *path);
+    let mut named = candidates.iter().filter(is_free);
+    let mut named = named.by_ref().filter(|path| name(&segment_name(path)) == Some(wanted.clone()));
+    let only = named.next()?;
+    named.next().is_none().then(|| only.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::{CaptureWriter, FileFormat, Interface};
+    use crate::traffic::{Profile, Traffic};
+
+    fn write_capture(path: &Path, packets: u64) {
+        let interface = Interface::new(1, 1_000_000_000);
+        let mut writer =
+            CaptureWriter::new(Vec::new(), FileFormat::Pcap, &[interface], "").unwrap();
+        let mut traffic = Traffic::new(&Profile { packets, ..Profile::default() });
+        while let Some(packet) = traffic.next() {
+            writer.packet(0, packet.time_ns, packet.wire_len, packet.data).unwrap();
+        }
+        std::fs::write(path, writer.finish().unwrap()).unwrap();
+    }
+
+    fn records(archive: &Archive) -> u64 {
+        let (segments, failed) = archive.segments().unwrap();
+        assert!(failed.is_empty(), "{failed:?}");
+        segments.iter().map(|segment| segment.note().records).sum()
+    }
+
+    #[test]
+    fn parts_of_a_capture_tell_of_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        // Not where anybody would look for it.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let capture = elsewhere.path().join("a.pcap");
+        write_capture(&capture, 1_000);
+        let archive = Archive::create(folder.path(), None, None).unwrap();
+        let report = Ingest::new(&archive).records_max(300).run(&[Input::File(capture)]).unwrap();
+        assert_eq!((report.files[0].segments, records(&archive)), (4, 1_000));
+        let files = archive.index_files().unwrap();
+        for damaged in [&files[..1], &files[1..3], &files[3..]] {
+            for path in damaged.iter().filter(|path| path.exists()) {
+                std::fs::write(path, "no index").unwrap();
+            }
+            let report = Repair::new(&archive).run().unwrap();
+            assert!(report.left.is_empty(), "{report:?}");
+            assert_eq!(records(&archive), 1_000);
+        }
+    }
+
+    #[test]
+    fn every_digit_of_a_column_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let capture = folder.path().join("a.pcap");
+        write_capture(&capture, 500);
+        let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+        Ingest::new(&archive).run(&[Input::File(capture.clone())]).unwrap();
+        let (segments, _) = archive.segments().unwrap();
+        assert_eq!(segments[0].compare(&mut |_| true).unwrap(), None);
+        assert!(matches!(
+            segments[0].compare(&mut |number| number < 100),
+            Err(ArchiveError::Interrupted)
+        ));
+        let good = std::fs::read(&capture).unwrap();
+        // Every byte of the headers of a frame far from both ends.
+        let mut reader = crate::capture::CaptureReader::open(&good[..]).unwrap();
+        let mut offset = 0;
+        for _ in 0..250 {
+            let record = reader.next().unwrap().unwrap();
+            offset = usize::try_from(record.offset).unwrap();
+        }
+        // Destination and source, EtherType.
+        for at in 16..30 {
+            let mut bytes = good.clone();
+            bytes[offset + at] ^= 0x10;
+            std::fs::write(&capture, bytes).unwrap();
+            let difference = segments[0].compare(&mut |_| true).unwrap();
+            assert!(difference.is_some_and(|text| text.contains("packet 249 of")), "{at}");
+        }
+    }
+
+    #[test]
+    fn what_somebody_holds_is_not_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Archive::create(folder.path(), None, None).unwrap();
+        let [held, left] =
+            ["held", "left"].map(|name| archive.segments_folder().join(format!(".{name}.tdx.tmp")));
+        let file = Disk.create(&held).unwrap();
+        std::fs::write(&left, "half an index").unwrap();
+        let report = Repair::new(&archive).run().unwrap();
+        assert_eq!(report.removed, std::slice::from_ref(&left));
+        assert!(held.exists() && !left.exists());
+        drop(file);
+    }
+}

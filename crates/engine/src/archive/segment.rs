@@ -1,0 +1,162 @@
+//! A segment: an index, and the packets that it is about.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::ArchiveError;
+use super::note::Note;
+use crate::capture::{CaptureReader, Record};
+use crate::index::{Index, MARK_RECORDS};
+use crate::packet::LinkType;
+
+/// Bytes at each end of a segment's packets by which they are recognised.
+const SUM_BYTES: u64 = 4_096;
+
+/// An index and the packets that it is about.
+#[derive(Debug)]
+pub struct Segment {
+    path: PathBuf,
+    index: Index,
+    note: Note,
+}
+
+impl Segment {
+    /// Opens the index file of a segment. Its packets are not looked at.
+    pub fn open(path: &Path) -> Result<Self, ArchiveError> {
+        let index = Index::open(path).map_err(ArchiveError::index(path))?;
+        let bad = |message| ArchiveError::BadNote { path: path.to_owned(), message };
+        let bytes = index.note().map_err(ArchiveError::index(path))?;
+        let note =
+            Note::from_bytes(bytes.ok_or_else(|| bad("it has no note".into()))?).map_err(bad)?;
+        if note.records != u64::from(index.rows()) {
+            return Err(bad(format!("its note is about {} packets", note.records)));
+        }
+        Ok(Self { path: path.to_owned(), index, note })
+    }
+
+    /// Its index file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its index.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// What it says of itself.
+    pub fn note(&self) -> &Note {
+        &self.note
+    }
+
+    /// The link type of an interface, and whether the capture has another byte order than this
+    /// machine.
+    pub fn link(&self, interface: u32) -> Option<(LinkType, bool)> {
+        let layout = &self.note.layout;
+        let link = LinkType(layout.interfaces.get(interface as usize)?.link);
+        Some((link, layout.is_swapped(interface)))
+    }
+
+    /// The file that has its packets, if it is found.
+    pub fn packet_path(&self) -> PathBuf {
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let near = folder.join(self.note.source.path());
+        if near.exists() { near } else { self.note.source.absolute_path() }
+    }
+
+    /// Opens its packets. An error if the file is gone, or is not the one that was indexed.
+    pub fn packets(&self) -> Result<Packets<'_>, ArchiveError> {
+        let path = self.packet_path();
+        let mut file = File::open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => ArchiveError::BadPackets {
+                path: path.clone(),
+                message: "the packets are not there; put the file back, or index it where it is"
+                    .into(),
+            },
+            _ => ArchiveError::io("open", &path, error),
+        })?;
+        let source = &self.note.source;
+        let sum = ends_sum(&mut file, source.start, source.end);
+        let sum = sum.map_err(|error| ArchiveError::io("read", &path, error))?;
+        if sum != Some(source.sum) {
+            let message =
+                "the file is not what was indexed; tapdex index or repair takes it in again";
+            return Err(ArchiveError::BadPackets { path, message: message.into() });
+        }
+        let layout = self.note.layout.clone();
+        let reader = CaptureReader::resume(file, layout, source.start)
+            .map_err(ArchiveError::capture(&path))?;
+        Ok(Packets { segment: self, path, reader, next: 0 })
+    }
+}
+
+/// The checksum of the first and the last bytes of a range; `None` if the file does not have it.
+pub(super) fn ends_sum(file: &mut File, start: u64, end: u64) -> io::Result<Option<u32>> {
+    let len = end.saturating_sub(start).min(SUM_BYTES);
+    let mut sum = 0;
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    for offset in [start, end.saturating_sub(len)] {
+        file.seek(SeekFrom::Start(offset))?;
+        match file.read_exact(&mut bytes) {
+            Ok(()) => sum = crc32c::crc32c_append(sum, &bytes),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(sum))
+}
+
+/// The packets of a segment, by their number in order of arrival.
+#[derive(Debug)]
+pub struct Packets<'a> {
+    segment: &'a Segment,
+    path: PathBuf,
+    reader: CaptureReader<File>,
+    /// The record that the reader would give next.
+    next: u32,
+}
+
+impl Packets<'_> {
+    /// Hands each of some packets, given in ascending order of their numbers, to `each`, which says
+    /// whether to go on.
+    pub fn for_each(
+        &mut self,
+        records: impl IntoIterator<Item = u32>,
+        each: &mut dyn FnMut(u32, &Record<'_>) -> Result<bool, ArchiveError>,
+    ) -> Result<(), ArchiveError> {
+        let segment = self.segment;
+        let failed = ArchiveError::index(&segment.path);
+        let Some(marks) = segment.index.marks().map_err(failed)? else {
+            let message = "it does not say where its packets are".into();
+            return Err(ArchiveError::BadNote { path: segment.path.clone(), message });
+        };
+        for record in records {
+            let mark = record / MARK_RECORDS;
+            // On from where the last one was, if there is no mark between.
+            if self.next > record || self.next < mark * MARK_RECORDS {
+                let mark = marks.get(mark).map_err(ArchiveError::index(&segment.path))?;
+                self.reader.seek(mark.offset).map_err(ArchiveError::capture(&self.path))?;
+                self.next = record / MARK_RECORDS * MARK_RECORDS;
+            }
+            loop {
+                let found = match self.reader.next() {
+                    Ok(Some(found)) => found,
+                    Ok(None) => {
+                        let message = "it ends before its last packet".into();
+                        return Err(ArchiveError::BadPackets { path: self.path.clone(), message });
+                    }
+                    Err(error) => return Err(ArchiveError::capture(&self.path)(error)),
+                };
+                self.next += 1;
+                if self.next > record {
+                    if !each(record, &found)? {
+                        return Ok(());
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

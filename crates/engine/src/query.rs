@@ -1,0 +1,16 @@
+//! Questions: filters, the times they are limited to, and how they are answered.
+
+pub mod bpf;
+pub mod filter;
+pub mod time;
+
+mod counts;
+mod fields;
+mod ordered;
+mod plan;
+mod search;
+mod wireshark;
+
+pub use counts::{count_times, count_values, is_field};
+pub use ordered::{Found, in_time_order};
+pub use search::{Answer, Query, TermPlan};

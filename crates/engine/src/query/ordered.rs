@@ -1,0 +1,236 @@
+//! Packets of several segments in the order of their times.
+//!
+//! Segments overlap in time, and inside a capture clocks jump. From each segment packets are read in
+//! order of arrival, a mark's worth at a time, from whichever could have the earliest next one; they
+//! wait until nothing that is still to be read can be earlier. What waits is kept whole up to a
+//! bound, and beyond that by its place, to be read again.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::archive::{ArchiveError, Packets, Segment};
+use crate::capture::Record;
+use crate::index::MARK_RECORDS;
+
+/// Bytes of packets that wait in memory; of what comes beyond that only the place is kept.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// A packet that waits.
+#[derive(Debug)]
+struct Waiting {
+    time_ns: u64,
+    source: usize,
+    record: u32,
+    /// All of it, or else it is read again.
+    packet: Option<Packet>,
+}
+
+#[derive(Debug)]
+struct Packet {
+    offset: u64,
+    interface: u32,
+    wire_len: u32,
+    data: Box<[u8]>,
+}
+
+impl Waiting {
+    fn key(&self) -> (u64, usize, u32) {
+        (self.time_ns, self.source, self.record)
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// A segment that packets are taken from.
+struct Source<'a> {
+    segment: &'a Segment,
+    records: &'a [u32],
+    /// Opened when the first packet is needed.
+    packets: Option<Packets<'a>>,
+    /// For those that were not kept.
+    again: Option<Packets<'a>>,
+    /// For each mark, the earliest time in it and in all after it.
+    earliest: Vec<u64>,
+}
+
+impl Source<'_> {
+    /// Nothing that is still to be read is earlier.
+    fn bound(&self) -> Option<u64> {
+        let record = *self.records.first()?;
+        if self.earliest.is_empty() {
+            return Some(self.segment.note().time_min);
+        }
+        Some(self.earliest.get((record / MARK_RECORDS) as usize).copied().unwrap_or(0))
+    }
+
+    /// Gets ready to be read from.
+    fn open(&mut self) -> Result<(), ArchiveError> {
+        if self.packets.is_some() {
+            return Ok(());
+        }
+        self.packets = Some(self.segment.packets()?);
+        let damaged = |error| ArchiveError::index(self.segment.path())(error);
+        if let Some(marks) = self.segment.index().marks().map_err(damaged)? {
+            for mark in marks.iter() {
+                self.earliest.push(mark.map_err(damaged)?.time_min);
+            }
+            let mut earliest = u64::MAX;
+            for time in self.earliest.iter_mut().rev() {
+                earliest = earliest.min(*time);
+                *time = earliest;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A packet of a segment.
+#[derive(Debug, Clone, Copy)]
+pub struct Found<'a> {
+    /// Which of the segments.
+    pub source: usize,
+    /// Its number there, in order of arrival.
+    pub number: u32,
+    /// The packet.
+    pub record: Record<'a>,
+}
+
+/// Hands packets of several segments, given by their numbers, to `each` in the order of their
+/// times, until it says that it has enough. Packets of one time come in the order of the segments,
+/// and then of their arrival.
+///
+/// A segment whose packets cannot be read is left out, from where that shows, and the error is
+/// returned at the end.
+pub fn in_time_order(
+    answers: &[(&Segment, &[u32])],
+    each: &mut dyn FnMut(Found<'_>) -> Result<bool, ArchiveError>,
+) -> Result<Vec<ArchiveError>, ArchiveError> {
+    let mut sources: Vec<Source<'_>> = answers
+        .iter()
+        .map(|&(segment, records)| Source {
+            segment,
+            records,
+            packets: None,
+            again: None,
+            earliest: Vec::new(),
+        })
+        .collect();
+    let mut failed = Vec::new();
+    let mut waiting: BinaryHeap<Reverse<Waiting>> = BinaryHeap::new();
+    let mut bytes = 0;
+    loop {
+        let next = (0..).zip(&sources).filter_map(|(i, s)| Some((s.bound()?, i))).min();
+        // What is earlier than all that is to come can go.
+        while let Some(Reverse(first)) = waiting.peek()
+            && next.is_none_or(|(bound, _)| first.time_ns < bound)
+        {
+            let Some(Reverse(first)) = waiting.pop() else { break };
+            if let Some(packet) = &first.packet {
+                bytes -= packet.data.len();
+            }
+            match hand_over(&mut sources[first.source], &first, each) {
+                Ok(true) => {}
+                Ok(false) => return Ok(failed),
+                Err(Failure::Reading(error)) => failed.push(error),
+                Err(Failure::Taking(error)) => return Err(error),
+            }
+        }
+        let Some((_, i)) = next else { break };
+        let source = &mut sources[i];
+        if let Err(error) = read_mark(source, i, &mut waiting, &mut bytes) {
+            source.records = &[];
+            failed.push(error);
+        }
+    }
+    Ok(failed)
+}
+
+/// Reads the packets of one mark.
+fn read_mark(
+    source: &mut Source<'_>,
+    i: usize,
+    waiting: &mut BinaryHeap<Reverse<Waiting>>,
+    bytes: &mut usize,
+) -> Result<(), ArchiveError> {
+    if source.packets.is_none() {
+        // Its bound is better known now.
+        return source.open();
+    }
+    let (Some(packets), Some(first)) = (&mut source.packets, source.records.first()) else {
+        return Ok(());
+    };
+    let mark = first / MARK_RECORDS;
+    let len = source.records.partition_point(|&record| record / MARK_RECORDS <= mark);
+    let (now, later) = source.records.split_at(len);
+    source.records = later;
+    packets.for_each(now.iter().copied(), &mut |record, found| {
+        let kept = *bytes + found.data.len() <= WAITING_BYTES_MAX;
+        let packet = kept.then(|| Packet {
+            offset: found.offset,
+            interface: found.interface,
+            wire_len: found.wire_len,
+            data: found.data.into(),
+        });
+        *bytes += packet.as_ref().map_or(0, |packet| packet.data.len());
+        waiting.push(Reverse(Waiting { time_ns: found.time_ns, source: i, record, packet }));
+        Ok(true)
+    })
+}
+
+/// Why a packet did not arrive.
+enum Failure {
+    Reading(ArchiveError),
+    Taking(ArchiveError),
+}
+
+fn hand_over(
+    source: &mut Source<'_>,
+    waiting: &Waiting,
+    each: &mut dyn FnMut(Found<'_>) -> Result<bool, ArchiveError>,
+) -> Result<bool, Failure> {
+    let (number, segment) = (waiting.record, source.segment);
+    if let Some(packet) = &waiting.packet {
+        let link = segment.link(packet.interface);
+        let (link, swapped) = link.unwrap_or((crate::packet::LinkType(u16::MAX), false));
+        let record = Record {
+            offset: packet.offset,
+            time_ns: waiting.time_ns,
+            interface: packet.interface,
+            link,
+            swapped,
+            wire_len: packet.wire_len,
+            data: &packet.data,
+        };
+        let found = Found { source: waiting.source, number, record };
+        return each(found).map_err(Failure::Taking);
+    }
+    if source.again.is_none() {
+        source.again = Some(segment.packets().map_err(Failure::Reading)?);
+    }
+    let Some(packets) = &mut source.again else { return Ok(true) };
+    let mut outcome = Ok(true);
+    let read = packets.for_each([number], &mut |number, record| {
+        outcome = each(Found { source: waiting.source, number, record: *record });
+        Ok(true)
+    });
+    read.map_err(Failure::Reading)?;
+    outcome.map_err(Failure::Taking)
+}

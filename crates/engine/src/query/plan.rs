@@ -1,0 +1,733 @@
+//! From a filter to the rows of a segment that can match, and those that do for certain.
+//!
+//! A term is answered from columns where they tell what libpcap's program would; where they do not,
+//! its rows are *unknown*. Of a term we have the rows for which it holds, `T`, and the unknown ones,
+//! `U`, which have nothing in common. An expression gets an upper bound (every unknown row may
+//! match) from the upper bounds of its parts, and, under `not`, from their lower bounds (no unknown
+//! row matches). Rows of the upper bound that are unknown to no term match for certain. The others
+//! are *candidates*: the compiled program sees their packets.
+//!
+//! That a row is unknown to one term makes it a candidate even if another term seems to settle it,
+//! as in `a or b`: if the program for `b` loads from beyond the end of a packet, the packet does not
+//! match, whatever `a` says.
+
+use std::ops::RangeInclusive;
+
+use tapdex_bitmap::{Bitmap, Chunks, Cursor, union};
+
+use super::fields::FRAME_LEN;
+use super::filter::{Comparison, Direction, Expr, FieldTest, IpVersion, Shift, Term, Test};
+use crate::archive::{length_class, length_class_start, names};
+use crate::error::IndexError;
+use crate::index::{Index, Rows};
+use crate::packet::{
+    ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_MPLS, ETHERTYPE_RARP, ETHERTYPES_VLAN,
+    Encap, Fragment, protocol,
+};
+
+/// Rows of a segment, or none or all of them, which need not be joined with anything.
+pub(crate) enum Set<'a> {
+    None,
+    All,
+    /// With the bytes of the bitmaps that have to be read to know them, a measure of how many they
+    /// are at most.
+    Rows(Rows<'a>, u64),
+}
+
+impl<'a> Set<'a> {
+    fn weight(&self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::All => u64::MAX,
+            Self::Rows(_, weight) => *weight,
+        }
+    }
+
+    /// The rows that are in all of the sets: the smallest first, and none is looked at where
+    /// another has no rows.
+    pub(crate) fn all_of(sets: Vec<Self>) -> Self {
+        let mut rows = Vec::with_capacity(sets.len());
+        for set in sets {
+            match set {
+                Self::None => return Self::None,
+                Self::All => {}
+                Self::Rows(..) => rows.push(set),
+            }
+        }
+        rows.sort_by_key(Self::weight);
+        let join = |left, right| match (left, right) {
+            (Self::Rows(a, weight), Self::Rows(b, _)) => Self::Rows(Box::new(a.and(b)), weight),
+            (left, _) => left,
+        };
+        rows.into_iter().reduce(join).unwrap_or(Self::All)
+    }
+
+    /// The rows that are in any of the sets.
+    pub(crate) fn any_of(sets: Vec<Self>) -> Self {
+        let (mut rows, mut weight) = (Vec::with_capacity(sets.len()), 0_u64);
+        for set in sets {
+            match set {
+                Self::None => {}
+                Self::All => return Self::All,
+                Self::Rows(set, bytes) => {
+                    weight = weight.saturating_add(bytes);
+                    rows.push(set);
+                }
+            }
+        }
+        if rows.len() <= 1 {
+            return rows.pop().map_or(Self::None, |only| Self::Rows(only, weight));
+        }
+        Self::Rows(Box::new(union(rows)), weight)
+    }
+
+    /// The rows that are not in the set.
+    pub(crate) fn not(self, rows: u32) -> Self {
+        match self {
+            Self::None => Self::All,
+            Self::All => Self::None,
+            Self::Rows(set, weight) => {
+                Self::Rows(Box::new(set.complement(rows)), u64::MAX - weight.min(u64::MAX / 2))
+            }
+        }
+    }
+
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self::all_of(vec![self, other])
+    }
+
+    /// A cursor, for a segment of so many rows.
+    pub(crate) fn into_rows(self, rows: u32) -> Rows<'a> {
+        match self {
+            Self::None => Box::new(union::<Cursor<'a>>([])),
+            Self::All => Box::new(union::<Cursor<'a>>([]).complement(rows)),
+            Self::Rows(set, _) => set,
+        }
+    }
+}
+
+/// What the frames of some interfaces start with, as far as columns know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// An Ethernet header.
+    Ethernet,
+    /// Something without MAC addresses that leads to a network header.
+    Network,
+}
+
+/// Answers terms from the columns of a segment.
+#[derive(Clone, Copy)]
+pub(crate) struct Planner<'a> {
+    pub(crate) index: &'a Index,
+    pub(crate) dialect: Dialect,
+}
+
+type Planned<'a> = Result<Set<'a>, IndexError>;
+
+impl<'a> Planner<'a> {
+    /// The rows that can match an expression (`upper`), or those that match if no unknown row does.
+    pub(crate) fn bound(&self, expr: &Expr, upper: bool) -> Planned<'a> {
+        match expr {
+            Expr::And(parts) => {
+                let mut sets = Vec::with_capacity(parts.len());
+                let mut parts: Vec<(u64, &Expr)> = parts
+                    .iter()
+                    .map(|part| Ok((self.estimate(part)?, part)))
+                    .collect::<Result<_, IndexError>>()?;
+                parts.sort_by_key(|&(estimate, _)| estimate);
+                for (_, part) in parts {
+                    match self.bound(part, upper)? {
+                        // The rest need not be looked up.
+                        Set::None => return Ok(Set::None),
+                        set => sets.push(set),
+                    }
+                }
+                Ok(Set::all_of(sets))
+            }
+            Expr::Or(parts) => {
+                let sets: Result<Vec<_>, _> =
+                    parts.iter().map(|part| self.bound(part, upper)).collect();
+                Ok(Set::any_of(sets?))
+            }
+            Expr::Not(part) => Ok(self.bound(part, !upper)?.not(self.index.rows())),
+            Expr::Term(term) => {
+                let holds = self.holds(term)?;
+                if !upper {
+                    return Ok(holds);
+                }
+                Ok(Set::any_of(vec![holds, self.unknown_to(term)?]))
+            }
+        }
+    }
+
+    /// Bytes of the bitmaps that tell most about an expression, found without reading them: those
+    /// of few bytes exclude the most.
+    fn estimate(&self, expr: &Expr) -> Result<u64, IndexError> {
+        Ok(match expr {
+            Expr::And(parts) => {
+                let each: Result<Vec<u64>, _> = parts.iter().map(|p| self.estimate(p)).collect();
+                each?.into_iter().min().unwrap_or(u64::MAX)
+            }
+            Expr::Or(parts) => {
+                let each: Result<Vec<u64>, _> = parts.iter().map(|p| self.estimate(p)).collect();
+                each?.into_iter().fold(0, u64::saturating_add)
+            }
+            Expr::Not(_) => u64::MAX,
+            Expr::Term(term) => match &term.test {
+                Test::Host4 { address, mask, .. } => {
+                    let (address, mask) = ((*address).into(), (*mask).into());
+                    self.digits_len(names::IP_SRC, address, mask)?.saturating_add(self.digits_len(
+                        names::IP_DST,
+                        address,
+                        mask,
+                    )?)
+                }
+                Test::Host6 { address, mask, .. } => self
+                    .digits_len(names::IP6_SRC, *address, *mask)?
+                    .saturating_add(self.digits_len(names::IP6_DST, *address, *mask)?),
+                Test::Mac { address, .. } => {
+                    self.digits_len(names::ETH_SRC, (*address).into(), u128::MAX)?.saturating_add(
+                        self.digits_len(names::ETH_DST, (*address).into(), u128::MAX)?,
+                    )
+                }
+                Test::Port { ports, .. } if ports.start() == ports.end() => {
+                    let port = (*ports.start()).into();
+                    self.digits_len(names::PORT_SRC, port, u128::MAX)?
+                        .saturating_add(self.digits_len(names::PORT_DST, port, u128::MAX)?)
+                }
+                _ => u64::MAX / 2,
+            },
+        })
+    }
+
+    /// Bytes of the smallest bitmap of the whole digits of a value.
+    fn digits_len(&self, name: &str, value: u128, mask: u128) -> Result<u64, IndexError> {
+        let Some(field) = self.index.find_field(name) else {
+            return Ok(0);
+        };
+        let (mut after, mut least) = (field.field().bits(), u64::MAX / 4);
+        for (number, spec) in field.column_numbers().zip(&field.field().columns) {
+            let width = spec.width.bits();
+            after -= width;
+            let full = (1_u128 << width) - 1;
+            if mask >> after & full == full {
+                let digit = u16::try_from(value >> after & full).unwrap_or(0);
+                least = least.min(self.index.bitmap_len(number, digit)?);
+            }
+        }
+        Ok(least)
+    }
+
+    /// The rows that are unknown to any term of an expression.
+    pub(crate) fn unknown(&self, expr: &Expr) -> Planned<'a> {
+        let mut seen: Vec<&Term> = Vec::new();
+        let mut sets = Vec::new();
+        for term in terms(expr) {
+            // What is unknown depends on less than the whole term; most terms are alike in it.
+            let alike = |other: &&Term| {
+                other.shift == term.shift
+                    && (other.test == term.test || is_plain(&other.test) && is_plain(&term.test))
+            };
+            if !seen.iter().any(alike) {
+                sets.push(self.unknown_to(term)?);
+                seen.push(term);
+            }
+        }
+        Ok(Set::any_of(sets))
+    }
+
+    /// The rows for which columns do not tell whether a term holds.
+    pub(crate) fn unknown_to(&self, term: &Term) -> Planned<'a> {
+        if let Test::Field(test) = &term.test {
+            return self.unknown_to_field(test);
+        }
+        // Lengths are not loaded from the frame.
+        if let &Test::Length(comparison, len) = &term.test {
+            return self.length_edge(&values_of(comparison, len.into(), u32::MAX.into()));
+        }
+        let odd = self.equals(names::ODD, 1)?;
+        // MAC addresses are not moved by tags.
+        if matches!(term.test, Test::Mac { .. } | Test::EtherMulticast) {
+            return Ok(odd);
+        }
+        let tagged = [Encap::Tag, Encap::TwoTags, Encap::ManyTags, Encap::TagsMpls];
+        let shifted = match term.shift {
+            Shift::Tags(0) => match &term.test {
+                Test::EtherType(kind) if ETHERTYPES_VLAN.contains(kind) => self.encap(&tagged)?,
+                _ => Set::None,
+            },
+            Shift::Tags(1) => self.encap(&[Encap::None, Encap::Mpls, Encap::TagsMpls])?,
+            Shift::Tags(2) => self.encap(&[Encap::TwoTags])?.not(self.index.rows()),
+            Shift::Tags(_) | Shift::Elsewhere => Set::All,
+        };
+        // Behind tags, the type of the second one is not kept.
+        let typed = match (&term.test, term.shift) {
+            (Test::EtherType(kind), Shift::Tags(1..)) if ETHERTYPES_VLAN.contains(kind) => {
+                self.encap(&tagged)?
+            }
+            (Test::Vlan(_), Shift::Tags(2..)) => Set::All,
+            (Test::Mpls(_), Shift::Tags(1..)) => Set::All,
+            _ => Set::None,
+        };
+        let hidden = match &term.test {
+            Test::Opaque { within: None } => Set::All,
+            Test::Opaque { within: Some(within) } => self.test(within, term.shift)?,
+            _ => Set::None,
+        };
+        Ok(Set::any_of(vec![odd, shifted, typed, hidden]))
+    }
+
+    /// The rows for which a term holds, unknown ones left out.
+    pub(crate) fn holds(&self, term: &Term) -> Planned<'a> {
+        if matches!(term.test, Test::Opaque { .. }) {
+            return Ok(Set::None);
+        }
+        if let Test::Field(test) = &term.test {
+            return self.field(test);
+        }
+        if let &Test::Length(comparison, len) = &term.test {
+            return self.length(&values_of(comparison, len.into(), u32::MAX.into()));
+        }
+        let found = self.test(&term.test, term.shift)?;
+        if matches!(found, Set::None) {
+            return Ok(Set::None);
+        }
+        match self.unknown_to(term)? {
+            Set::None => Ok(found),
+            Set::All => Ok(Set::None),
+            unknown => Ok(found.and(unknown.not(self.index.rows()))),
+        }
+    }
+
+    /// The rows for which a test holds; unknown ones may or may not be among them.
+    fn test(&self, test: &Test, shift: Shift) -> Planned<'a> {
+        let Shift::Tags(tags) = shift else {
+            return Ok(Set::None);
+        };
+        let behind = |kind: u16| -> Result<Vec<Set<'a>>, IndexError> {
+            Ok(vec![
+                self.equals(names::ENCAP, tags.into())?,
+                self.equals(names::ETH_TYPE, kind.into())?,
+            ])
+        };
+        let all = |mut sets: Vec<Set<'a>>, more: Vec<Set<'a>>| {
+            sets.extend(more);
+            Set::all_of(sets)
+        };
+        Ok(match test {
+            Test::EtherType(kind) if *kind == ETHERTYPE_MPLS && tags == 0 => {
+                self.encap(&[Encap::Mpls])?
+            }
+            Test::EtherType(kind) => Set::all_of(behind(*kind)?),
+            Test::IpProto { version, proto } => {
+                let v4 = match version {
+                    None | Some(IpVersion::V4) => all(
+                        behind(ETHERTYPE_IPV4)?,
+                        vec![self.equals(names::IP_PROTO, (*proto).into())?],
+                    ),
+                    Some(IpVersion::V6) => Set::None,
+                };
+                let v6 = match version {
+                    None | Some(IpVersion::V6) => {
+                        let fragment = vec![
+                            self.equals(names::IP_PROTO, protocol::FRAGMENT.into())?,
+                            self.equals(names::L4, (*proto).into())?,
+                        ];
+                        let direct = self.equals(names::IP_PROTO, (*proto).into())?;
+                        let either = Set::any_of(vec![direct, Set::all_of(fragment)]);
+                        all(behind(ETHERTYPE_IPV6)?, vec![either])
+                    }
+                    Some(IpVersion::V4) => Set::None,
+                };
+                Set::any_of(vec![v4, v6])
+            }
+            Test::Host4 { ip, arp, rarp, direction, address, mask } => {
+                let kinds = [(*ip, ETHERTYPE_IPV4), (*arp, ETHERTYPE_ARP), (*rarp, ETHERTYPE_RARP)];
+                let kinds = kinds.iter().filter(|(wanted, _)| *wanted);
+                let kinds: Vec<u128> = kinds.map(|&(_, kind)| kind.into()).collect();
+                let end = |name: &str| self.masked(name, (*address).into(), (*mask).into());
+                let found = self.ends(*direction, names::IP_SRC, names::IP_DST, &end)?;
+                if matches!(found, Set::None) {
+                    return Ok(Set::None);
+                }
+                Set::all_of(vec![
+                    self.equals(names::ENCAP, tags.into())?,
+                    self.any_value(names::ETH_TYPE, &kinds)?,
+                    found,
+                ])
+            }
+            Test::Host6 { direction, address, mask } => {
+                let end = |name: &str| self.masked(name, *address, *mask);
+                let found = self.ends(*direction, names::IP6_SRC, names::IP6_DST, &end)?;
+                all(behind(ETHERTYPE_IPV6)?, vec![found])
+            }
+            Test::Mac { direction, address } => {
+                if self.dialect != Dialect::Ethernet {
+                    return Ok(Set::None);
+                }
+                let end = |name: &str| self.equals(name, (*address).into());
+                self.ends(*direction, names::ETH_SRC, names::ETH_DST, &end)?
+            }
+            Test::EtherMulticast => {
+                let odd_digits: Vec<u16> = (0..=255).filter(|digit| digit & 1 == 1).collect();
+                self.first_digit(names::ETH_DST, &odd_digits)?
+            }
+            Test::IpMulticast => {
+                let digits: Vec<u16> = (224..=255).collect();
+                all(behind(ETHERTYPE_IPV4)?, vec![self.first_digit(names::IP_DST, &digits)?])
+            }
+            Test::Ip6Multicast => {
+                all(behind(ETHERTYPE_IPV6)?, vec![self.first_digit(names::IP6_DST, &[255])?])
+            }
+            Test::Port { transport, direction, ports } => {
+                let range = u128::from(*ports.start())..=u128::from(*ports.end());
+                let end = |name: &str| self.range(name, range.clone());
+                let found = self.ends(*direction, names::PORT_SRC, names::PORT_DST, &end)?;
+                if matches!(found, Set::None) {
+                    return Ok(Set::None);
+                }
+                let all_three = [protocol::TCP, protocol::UDP, protocol::SCTP];
+                let protocols: Vec<u128> = match transport {
+                    Some(proto) => vec![(*proto).into()],
+                    None => all_three.map(u128::from).to_vec(),
+                };
+                let kinds = [ETHERTYPE_IPV4.into(), ETHERTYPE_IPV6.into()];
+                Set::all_of(vec![
+                    self.equals(names::ENCAP, tags.into())?,
+                    self.any_value(names::ETH_TYPE, &kinds)?,
+                    self.any_value(names::IP_PROTO, &protocols)?,
+                    self.not_later()?,
+                    found,
+                ])
+            }
+            Test::Vlan(id) => {
+                let tagged = [Encap::Tag, Encap::TwoTags, Encap::ManyTags, Encap::TagsMpls];
+                let encap = match tags {
+                    0 => self.encap(&tagged)?,
+                    1 => self.encap(&[Encap::TwoTags, Encap::ManyTags])?,
+                    _ => return Ok(Set::None),
+                };
+                let name = if tags == 0 { names::VLAN } else { names::VLAN_INNER };
+                match id {
+                    None => encap,
+                    Some(id) => encap.and(self.equals(name, (*id).into())?),
+                }
+            }
+            Test::Mpls(label) => {
+                if tags > 0 {
+                    return Ok(Set::None);
+                }
+                let encap = self.encap(&[Encap::Mpls])?;
+                match label {
+                    None => encap,
+                    Some(label) => encap.and(self.equals(names::MPLS, (*label).into())?),
+                }
+            }
+            Test::TcpFlags { mask, comparison, value } => {
+                let digits =
+                    digits_where(|digit| comparison.holds(digit & u32::from(*mask), *value));
+                let more = vec![
+                    self.equals(names::IP_PROTO, protocol::TCP.into())?,
+                    self.not_later()?,
+                    self.first_digit(names::TCP_FLAGS, &digits)?,
+                ];
+                all(behind(ETHERTYPE_IPV4)?, more)
+            }
+            Test::Icmp { version, code, comparison, value } => {
+                let digits = digits_where(|digit| comparison.holds(digit, *value));
+                let name = if *code { names::ICMP_CODE } else { names::ICMP_TYPE };
+                let (kind, proto) = match version {
+                    IpVersion::V4 => (ETHERTYPE_IPV4, protocol::ICMP),
+                    IpVersion::V6 => (ETHERTYPE_IPV6, protocol::ICMP6),
+                };
+                let more = vec![
+                    self.equals(names::IP_PROTO, proto.into())?,
+                    self.not_later()?,
+                    self.first_digit(name, &digits)?,
+                ];
+                all(behind(kind)?, more)
+            }
+            Test::Length(..) | Test::Opaque { .. } | Test::Field(_) => Set::None,
+        })
+    }
+
+    /// Rows with one of these before their network header.
+    fn encap(&self, kinds: &[Encap]) -> Planned<'a> {
+        let values: Vec<u128> = kinds.iter().map(|&kind| (kind as u8).into()).collect();
+        self.any_value(names::ENCAP, &values)
+    }
+
+    /// Rows that are no later fragments.
+    fn not_later(&self) -> Planned<'a> {
+        Ok(self.equals(names::FRAGMENT, (Fragment::Later as u8).into())?.not(self.index.rows()))
+    }
+
+    /// Joins what holds for the two ends of a packet.
+    pub(crate) fn ends(
+        &self,
+        direction: Direction,
+        src: &str,
+        dst: &str,
+        end: &dyn Fn(&str) -> Planned<'a>,
+    ) -> Planned<'a> {
+        Ok(match direction {
+            Direction::Src => end(src)?,
+            Direction::Dst => end(dst)?,
+            Direction::Either => Set::any_of(vec![end(src)?, end(dst)?]),
+            Direction::Both => Set::all_of(vec![end(src)?, end(dst)?]),
+        })
+    }
+
+    /// Rows in which a field has a value. A field that a segment does not have is 0 in all rows.
+    pub(crate) fn equals(&self, name: &str, value: u128) -> Planned<'a> {
+        let Some(field) = self.index.find_field(name) else {
+            return Ok(if value == 0 { Set::All } else { Set::None });
+        };
+        self.masked_columns(field.field().bits(), name, value, field.value_max())
+    }
+
+    /// Rows in which a field has one of some values.
+    pub(crate) fn any_value(&self, name: &str, values: &[u128]) -> Planned<'a> {
+        let sets: Result<Vec<_>, _> = values.iter().map(|&v| self.equals(name, v)).collect();
+        Ok(Set::any_of(sets?))
+    }
+
+    /// Rows in which the bits of a field that count have a value.
+    fn masked(&self, name: &str, value: u128, mask: u128) -> Planned<'a> {
+        match self.index.find_field(name) {
+            None => Ok(if value & mask == 0 { Set::All } else { Set::None }),
+            Some(field) => self.masked_columns(field.field().bits(), name, value, mask),
+        }
+    }
+
+    fn masked_columns(&self, bits: u32, name: &str, value: u128, mask: u128) -> Planned<'a> {
+        let Some(field) = self.index.find_field(name) else {
+            return Ok(Set::None);
+        };
+        let mut after = bits;
+        // Whole digits: the bytes of their bitmaps, the column, the digit. And parts of digits.
+        let (mut whole, mut parts) = (Vec::new(), Vec::new());
+        for (number, spec) in field.column_numbers().zip(&field.field().columns) {
+            let width = spec.width.bits();
+            after -= width;
+            let digit = |number: u128| {
+                let digit = number.checked_shr(after).unwrap_or(0) & ((1 << width) - 1);
+                u16::try_from(digit).unwrap_or(0)
+            };
+            let (wanted, counts) = (digit(value), digit(mask));
+            if u32::from(counts) == (1_u32 << width) - 1 {
+                match self.index.bitmap_len(number, wanted)? {
+                    0 => return Ok(Set::None),
+                    len => whole.push((len, number, wanted)),
+                }
+            } else if counts != 0 {
+                parts.push((number, wanted, counts));
+            }
+        }
+        // The smallest first: where those have no row in common, the others need not be read.
+        whole.sort_unstable();
+        let mut sets = Vec::with_capacity(whole.len() + parts.len());
+        let mut last: Option<Bitmap<'a>> = None;
+        for &(len, number, digit) in &whole {
+            let Some(bitmap) = self.index.equals(number, digit)? else {
+                return Ok(Set::None);
+            };
+            if let Some(last) = last.replace(bitmap)
+                && is_empty(last.chunks().and(bitmap.chunks()))
+            {
+                return Ok(Set::None);
+            }
+            sets.push(Set::Rows(Box::new(bitmap.chunks()), len));
+        }
+        for (number, wanted, counts) in parts {
+            let column = self.index.column(number)?;
+            let digits: Vec<u16> =
+                column.keys().filter(|key| key & counts == wanted & counts).collect();
+            match self.digits(&column, &digits)? {
+                Set::None => return Ok(Set::None),
+                set => sets.push(set),
+            }
+        }
+        Ok(Set::all_of(sets))
+    }
+
+    /// Rows in which a column has one of some digits.
+    fn digits(&self, column: &crate::index::Column<'a>, digits: &[u16]) -> Planned<'a> {
+        let found: Vec<usize> = digits.iter().filter_map(|&d| column.position(d)).collect();
+        if found.is_empty() {
+            return Ok(Set::None);
+        }
+        if found.len() == column.len() {
+            return Ok(Set::All);
+        }
+        let weight = found.iter().map(|&i| column.bitmap_len(i)).sum();
+        Ok(Set::Rows(column.any_of(digits)?, weight))
+    }
+
+    /// Rows in which the first digit of a field is one of these.
+    fn first_digit(&self, name: &str, digits: &[u16]) -> Planned<'a> {
+        let Some(field) = self.index.find_field(name) else {
+            return Ok(if digits.contains(&0) { Set::All } else { Set::None });
+        };
+        match field.columns().next() {
+            None => Ok(Set::None),
+            Some(column) => self.digits(&column?, digits),
+        }
+    }
+
+    /// Rows in which a field is in a range.
+    pub(crate) fn range(&self, name: &str, values: RangeInclusive<u128>) -> Planned<'a> {
+        if values.is_empty() {
+            return Ok(Set::None);
+        }
+        if values.start() == values.end() {
+            return self.equals(name, *values.start());
+        }
+        let Some(field) = self.index.find_field(name) else {
+            return Ok(if values.contains(&0) { Set::All } else { Set::None });
+        };
+        if *values.start() == 0 && *values.end() >= field.value_max() {
+            return Ok(Set::All);
+        }
+        let rows = field.range(values)?;
+        Ok(Set::Rows(rows, u64::from(self.index.rows())))
+    }
+
+    /// Rows in which a field is in one of some ranges.
+    pub(crate) fn ranges(&self, name: &str, values: &[RangeInclusive<u128>]) -> Planned<'a> {
+        let sets: Result<Vec<_>, _> = values.iter().map(|v| self.range(name, v.clone())).collect();
+        Ok(Set::any_of(sets?))
+    }
+
+    /// Rows whose length is in one of some ranges for certain.
+    pub(crate) fn length(&self, lengths: &[RangeInclusive<u128>]) -> Planned<'a> {
+        self.first_digit(names::LENGTH, &self.classes(lengths, true)?)
+    }
+
+    /// Rows whose class has lengths inside and outside of the ranges.
+    pub(crate) fn length_edge(&self, lengths: &[RangeInclusive<u128>]) -> Planned<'a> {
+        self.first_digit(names::LENGTH, &self.classes(lengths, false)?)
+    }
+
+    /// The classes that lie inside a range, or those that lie on its edge.
+    fn classes(
+        &self,
+        lengths: &[RangeInclusive<u128>],
+        inside: bool,
+    ) -> Result<Vec<u16>, IndexError> {
+        let mut found = Vec::new();
+        for class in 0..=length_class(u32::MAX) {
+            let (first, end) = (length_class_start(class), length_class_start(class + 1));
+            let (first, last) = (u128::from(first), u128::from(end) - 1);
+            let contains = lengths.iter().any(|r| r.contains(&first) && r.contains(&last));
+            let touches = lengths.iter().any(|r| *r.start() <= last && first <= *r.end());
+            if if inside { contains } else { touches && !contains } {
+                found.push(class.into());
+            }
+        }
+        Ok(found)
+    }
+
+    /// The rows of some interfaces.
+    pub(crate) fn interfaces(&self, interfaces: &[u32]) -> Planned<'a> {
+        let values: Vec<u128> = interfaces.iter().map(|&i| i.into()).collect();
+        self.any_value(names::INTERFACE, &values)
+    }
+
+    fn unknown_to_field(&self, test: &FieldTest) -> Planned<'a> {
+        if test.name == FRAME_LEN {
+            return self.length_edge(&test.values);
+        }
+        Ok(Set::None)
+    }
+
+    fn field(&self, test: &FieldTest) -> Planned<'a> {
+        super::fields::rows(self, test)
+    }
+}
+
+/// Whether a set has no rows.
+fn is_empty(mut rows: impl Chunks) -> bool {
+    let mut from = 0;
+    while let Some(key) = rows.seek(from) {
+        if rows.chunk_len() > 0 {
+            return false;
+        }
+        from = key + 1;
+    }
+    true
+}
+
+/// Whether what is unknown to a test is the same for all such tests.
+fn is_plain(test: &Test) -> bool {
+    match test {
+        Test::EtherType(kind) => !ETHERTYPES_VLAN.contains(kind),
+        Test::IpProto { .. }
+        | Test::Host4 { .. }
+        | Test::Host6 { .. }
+        | Test::IpMulticast
+        | Test::Ip6Multicast
+        | Test::Port { .. }
+        | Test::TcpFlags { .. }
+        | Test::Icmp { .. } => true,
+        Test::Mac { .. }
+        | Test::EtherMulticast
+        | Test::Vlan(_)
+        | Test::Mpls(_)
+        | Test::Length(..)
+        | Test::Opaque { .. }
+        | Test::Field(_) => false,
+    }
+}
+
+/// The terms of an expression, in the order of the text.
+pub(crate) fn terms(expr: &Expr) -> Vec<&Term> {
+    match expr {
+        Expr::And(parts) | Expr::Or(parts) => parts.iter().flat_map(terms).collect(),
+        Expr::Not(part) => terms(part),
+        Expr::Term(term) => vec![term],
+    }
+}
+
+/// The digits of a byte for which something holds.
+fn digits_where(holds: impl Fn(u32) -> bool) -> Vec<u16> {
+    (0..=255).filter(|&digit| holds(u32::from(digit))).collect()
+}
+
+impl Comparison {
+    /// Whether it holds for two numbers.
+    pub fn holds<T: Ord>(self, left: T, right: T) -> bool {
+        match self {
+            Self::Eq => left == right,
+            Self::Ne => left != right,
+            Self::Lt => left < right,
+            Self::Le => left <= right,
+            Self::Gt => left > right,
+            Self::Ge => left >= right,
+        }
+    }
+}
+
+/// The values up to `max` for which a comparison with a number holds.
+fn values_of(comparison: Comparison, number: u128, max: u128) -> Vec<RangeInclusive<u128>> {
+    let below = (number > 0).then(|| 0..=number - 1);
+    let above = (number < max).then(|| number + 1..=max);
+    let equal = (number <= max).then_some(number..=number);
+    let ranges = match comparison {
+        Comparison::Eq => [None, equal, None],
+        Comparison::Ne => [below, None, above],
+        Comparison::Lt => [below, None, None],
+        Comparison::Le => [below, equal, None],
+        Comparison::Gt => [None, None, above],
+        Comparison::Ge => [None, equal, above],
+    };
+    // Neighbours are one range, or a class that spans them would not be seen inside.
+    let mut joined: Vec<RangeInclusive<u128>> = Vec::new();
+    for range in ranges.into_iter().flatten() {
+        match joined.last_mut() {
+            Some(last) if *last.end() + 1 == *range.start() => *last = *last.start()..=*range.end(),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}

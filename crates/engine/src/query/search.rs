@@ -1,0 +1,421 @@
+//! Asking a segment: which of its packets match.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tapdex_bitmap::Chunks;
+
+use super::bpf::Program;
+use super::fields;
+use super::filter::{Expr, Filter, Syntax};
+use super::plan::{Dialect, Planner, Set, terms};
+use crate::archive::{ArchiveError, Segment};
+use crate::capture::Record;
+use crate::error::IndexError;
+use crate::index::{MARK_RECORDS, Marks};
+use crate::packet::{Headers, LinkType, decode};
+
+/// From so many segments on several are asked at a time.
+const SEGMENTS_PARALLEL: usize = 32;
+
+/// A question: a filter, and the times that packets have to be from.
+#[derive(Debug)]
+pub struct Query {
+    filter: Filter,
+    /// What libpcap compiles.
+    text: String,
+    from_ns: u64,
+    /// The first nanosecond that is too late; `None` if none is.
+    to_ns: Option<u64>,
+    programs: Mutex<BTreeMap<(LinkType, bool), Result<Arc<Program>, String>>>,
+}
+
+/// The answer of a segment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Answer {
+    /// How many packets match.
+    pub count: u64,
+    /// Which ones, by their number in order of arrival, ascending; empty if only the number was
+    /// asked for.
+    pub records: Vec<u32>,
+    /// Rows that matched by the index alone.
+    pub certain: u64,
+    /// Packets that had to be read to be sure.
+    pub read: u64,
+    /// The segment is about other times; nothing was looked up.
+    pub pruned_by_time: bool,
+    /// No key of the filter is in the segment, or none together with another.
+    pub pruned_by_keys: bool,
+    /// Links of the segment that the filter cannot be asked of, with libpcap's words.
+    pub refused: Vec<(LinkType, String)>,
+}
+
+/// Whether the packets of a mark are from the right time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Time {
+    Inside,
+    Outside,
+    /// Some are.
+    Edge,
+}
+
+impl Query {
+    /// A question. Times are nanoseconds since 1970, the first one that is allowed and the first
+    /// one that is not; those in the filter hold as well.
+    pub fn new(filter: Filter, from_ns: Option<i128>, to_ns: Option<i128>) -> Self {
+        let clamp = |ns: i128| u64::try_from(ns.max(0)).unwrap_or(u64::MAX);
+        let from = from_ns.max(filter.from_ns).map_or(0, clamp);
+        let to = [to_ns, filter.to_ns].into_iter().flatten().min().map(clamp);
+        let text = filter.expr.as_ref().map(Expr::to_string).unwrap_or_default();
+        Self { filter, text, from_ns: from, to_ns: to, programs: Mutex::default() }
+    }
+
+    /// The filter.
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// The filter with names as numbers and all parentheses: what is asked.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The first nanosecond that is allowed, and the first one that is not.
+    pub fn times(&self) -> (u64, Option<u64>) {
+        (self.from_ns, self.to_ns)
+    }
+
+    /// How the filter is decided for single packets of a link.
+    pub(super) fn judge(&self, link: LinkType, swapped: bool) -> Result<Judge<'_>, String> {
+        match (&self.filter.expr, self.filter.syntax) {
+            (None, _) => Ok(Judge::All),
+            (Some(expr), Syntax::Wireshark) => Ok(Judge::Fields(expr)),
+            (Some(_), Syntax::Pcap) => {
+                let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+                let program = programs.entry((link, swapped)).or_insert_with(|| {
+                    let program = Program::compile(&self.text, link, swapped);
+                    program.map(Arc::new).map_err(|error| error.to_string())
+                });
+                program.clone().map(Judge::Program)
+            }
+        }
+    }
+
+    /// How many packets of a segment match. Packets are read only where columns do not suffice.
+    pub fn count(&self, segment: &Segment) -> Result<Answer, ArchiveError> {
+        self.answer(segment, false)
+    }
+
+    /// Which packets of a segment match.
+    pub fn records(&self, segment: &Segment) -> Result<Answer, ArchiveError> {
+        self.answer(segment, true)
+    }
+
+    /// [`count`](Query::count) for many segments, several at a time where packets are read.
+    pub fn count_all(&self, segments: &[Segment]) -> Vec<Result<Answer, ArchiveError>> {
+        self.ask_all(segments, false)
+    }
+
+    /// [`records`](Query::records) for many segments, several at a time where packets are read.
+    pub fn records_all(&self, segments: &[Segment]) -> Vec<Result<Answer, ArchiveError>> {
+        self.ask_all(segments, true)
+    }
+
+    fn ask_all(&self, segments: &[Segment], wanted: bool) -> Vec<Result<Answer, ArchiveError>> {
+        use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+        // Threads take longer to start than a few segments take to answer.
+        if segments.len() < SEGMENTS_PARALLEL && !self.reads_packets() {
+            return segments.iter().map(|segment| self.answer(segment, wanted)).collect();
+        }
+        segments.par_iter().map(|segment| self.answer(segment, wanted)).collect()
+    }
+
+    /// Whether the filter has terms that columns do not know, so that packets are read for it.
+    fn reads_packets(&self) -> bool {
+        use super::filter::{Shift, Test};
+        let is_unknown = |term: &&super::filter::Term| {
+            matches!(term.test, Test::Opaque { .. }) || term.shift == Shift::Elsewhere
+        };
+        self.filter.expr.as_ref().is_some_and(|expr| terms(expr).iter().any(is_unknown))
+    }
+
+    /// The links of a segment's interfaces, and which interfaces have each.
+    pub(super) fn links(segment: &Segment) -> BTreeMap<(LinkType, bool), Vec<u32>> {
+        let mut links: BTreeMap<_, Vec<u32>> = BTreeMap::new();
+        let interfaces = segment.note().layout.interfaces.len();
+        for interface in (0..).take(interfaces) {
+            if let Some(link) = segment.link(interface) {
+                links.entry(link).or_default().push(interface);
+            }
+        }
+        links
+    }
+
+    /// Whether all packets of a segment are from the right time.
+    fn time_of(&self, time_min: u64, time_max: u64) -> Time {
+        let too_late = |time| self.to_ns.is_some_and(|to| time >= to);
+        if time_max < self.from_ns || too_late(time_min) {
+            Time::Outside
+        } else if time_min >= self.from_ns && !too_late(time_max) {
+            Time::Inside
+        } else {
+            Time::Edge
+        }
+    }
+
+    fn answer(&self, segment: &Segment, wanted: bool) -> Result<Answer, ArchiveError> {
+        let mut answer = Answer::default();
+        let note = segment.note();
+        let time = self.time_of(note.time_min, note.time_max);
+        if note.records == 0 || time == Time::Outside {
+            answer.pruned_by_time = true;
+            return Ok(answer);
+        }
+        let index = segment.index();
+        let damaged = |error| ArchiveError::index(segment.path())(error);
+        let links = Self::links(segment);
+        answer.pruned_by_keys = true;
+        // Records that match but for the time, and records that have to be read.
+        let (mut certain, mut candidates) = (Vec::new(), Vec::new());
+        for (&(link, swapped), interfaces) in &links {
+            let judge = match self.judge(link, swapped) {
+                Ok(judge) => judge,
+                Err(message) => {
+                    answer.refused.push((link, message));
+                    continue;
+                }
+            };
+            let dialect = match link {
+                LinkType::ETHERNET => Dialect::Ethernet,
+                _ => Dialect::Network,
+            };
+            let planner = Planner { index, dialect };
+            let of_link = || match links.len() {
+                1 => Ok(Set::All),
+                _ => planner.interfaces(interfaces),
+            };
+            // libpcap's programs may look at frames that are not decoded whatever is asked: those
+            // of PPI do even for the length.
+            let decoded = link.name().is_some() || matches!(judge, Judge::Fields(_));
+            let planned = plan(&planner, self.filter.expr.as_ref(), decoded, &of_link);
+            let Some((sure, unsure)) = planned.map_err(damaged)? else {
+                continue;
+            };
+            answer.pruned_by_keys = false;
+            if !wanted && time == Time::Inside {
+                answer.certain += sure.into_rows(index.rows()).count();
+            } else {
+                let found = records(segment, sure)?;
+                answer.certain += found.len() as u64;
+                certain.extend(found);
+            }
+            if let Some(unsure) = unsure {
+                let found = records(segment, unsure)?;
+                candidates.push((judge, found));
+            }
+        }
+        if time == Time::Inside && !wanted {
+            answer.count = answer.certain;
+        }
+        // What the marks say of their times.
+        let mut sure = Vec::new();
+        let mut edge = Vec::new();
+        if time == Time::Edge {
+            let marks = segment.index().marks().map_err(damaged)?;
+            let times = self.mark_times(marks).map_err(damaged)?;
+            let time_of = |record: u32| {
+                times.get((record / MARK_RECORDS) as usize).copied().unwrap_or(Time::Edge)
+            };
+            for record in certain {
+                match time_of(record) {
+                    Time::Inside => sure.push(record),
+                    Time::Edge => edge.push(record),
+                    Time::Outside => {}
+                }
+            }
+            for (_, records) in &mut candidates {
+                records.retain(|&record| time_of(record) != Time::Outside);
+            }
+        } else {
+            sure = certain;
+        }
+        if !edge.is_empty() {
+            candidates.push((Judge::All, edge));
+        }
+        for (judge, records) in candidates {
+            if records.is_empty() {
+                continue;
+            }
+            answer.read += records.len() as u64;
+            let mut headers = Headers::default();
+            segment.packets()?.for_each(records, &mut |number, record| {
+                let in_time = self.time_of(record.time_ns, record.time_ns) == Time::Inside;
+                if in_time && judge.matches(record, &mut headers) {
+                    sure.push(number);
+                }
+                Ok(true)
+            })?;
+        }
+        if wanted || time == Time::Edge {
+            answer.count = sure.len() as u64;
+        } else {
+            answer.count += sure.len() as u64;
+        }
+        if wanted {
+            sure.sort_unstable();
+            answer.records = sure;
+        }
+        Ok(answer)
+    }
+
+    fn mark_times(&self, marks: Option<Marks<'_>>) -> Result<Vec<Time>, IndexError> {
+        let Some(marks) = marks else { return Ok(Vec::new()) };
+        marks
+            .iter()
+            .map(|mark| mark.map(|mark| self.time_of(mark.time_min, mark.time_max)))
+            .collect()
+    }
+
+    /// Decides single packets by what they are, without an index.
+    pub fn scan(&self, record: &Record<'_>, headers: &mut Headers) -> Result<bool, String> {
+        let in_time = self.time_of(record.time_ns, record.time_ns) == Time::Inside;
+        Ok(self.judge(record.link, record.swapped)?.matches(record, headers) && in_time)
+    }
+}
+
+/// The rows that match for certain and those whose packets have to be read, which are all where
+/// frames are not `decoded`; `None` if no row can match.
+fn plan<'a>(
+    planner: &Planner<'a>,
+    expr: Option<&Expr>,
+    decoded: bool,
+    of_link: &dyn Fn() -> Result<Set<'a>, IndexError>,
+) -> Result<Option<(Set<'a>, Option<Set<'a>>)>, IndexError> {
+    let Some(expr) = expr else {
+        return Ok(Some((of_link()?, None)));
+    };
+    let possible = || -> Result<Set<'a>, IndexError> {
+        Ok(Set::all_of(vec![planner.bound(expr, true)?, of_link()?]))
+    };
+    let upper = possible()?;
+    if matches!(upper, Set::None) {
+        return Ok(None);
+    }
+    let rows = planner.index.rows();
+    match if decoded { planner.unknown(expr)? } else { Set::All } {
+        Set::None => Ok(Some((upper, None))),
+        Set::All => Ok(Some((Set::None, Some(upper)))),
+        unknown => {
+            let sure = upper.and(unknown.not(rows));
+            Ok(Some((sure, Some(possible()?.and(planner.unknown(expr)?)))))
+        }
+    }
+}
+
+/// The records of some rows, ascending.
+fn records(segment: &Segment, set: Set<'_>) -> Result<Vec<u32>, ArchiveError> {
+    let index = segment.index();
+    let damaged = |error| ArchiveError::index(segment.path())(error);
+    let mut rows = Vec::new();
+    if matches!(set, Set::None) {
+        return Ok(rows);
+    }
+    let row_map = index.row_map().map_err(damaged)?;
+    if matches!(set, Set::All) {
+        return Ok((0..index.rows()).collect());
+    }
+    set.into_rows(index.rows()).push_ids(&mut rows);
+    let Some(row_map) = row_map else {
+        return Ok(rows);
+    };
+    let mut records = Vec::with_capacity(rows.len());
+    row_map.records(&rows, &mut records).map_err(damaged)?;
+    sort_records(&mut records, index.rows());
+    Ok(records)
+}
+
+/// Sorts records, each of which occurs once and is below `rows`.
+fn sort_records(records: &mut Vec<u32>, rows: u32) {
+    /// A bitmap of all rows is cheaper to go through than so many times fewer records to sort.
+    const SPARSE: usize = 64;
+    if records.len() < rows as usize / SPARSE {
+        records.sort_unstable();
+        return;
+    }
+    let mut bits = vec![0_u64; (rows as usize).div_ceil(64)];
+    for &record in records.iter() {
+        if let Some(word) = bits.get_mut(record as usize / 64) {
+            *word |= 1 << (record % 64);
+        }
+    }
+    records.clear();
+    for (base, mut word) in (0..).step_by(64).zip(bits) {
+        while word != 0 {
+            records.push(base + word.trailing_zeros());
+            word &= word - 1;
+        }
+    }
+}
+
+/// Decides single packets.
+pub(super) enum Judge<'a> {
+    All,
+    Program(Arc<Program>),
+    Fields(&'a Expr),
+}
+
+impl Judge<'_> {
+    pub(super) fn matches(&self, record: &Record<'_>, headers: &mut Headers) -> bool {
+        match self {
+            Self::All => true,
+            Self::Program(program) => program.matches(record.data, record.wire_len),
+            Self::Fields(expr) => {
+                decode(record.link, record.swapped, record.data, headers);
+                fields::matches(expr, headers, record)
+            }
+        }
+    }
+}
+
+/// How the rows of a segment are found, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TermPlan {
+    /// The term.
+    pub text: String,
+    /// Rows for which the columns say that it holds.
+    pub rows: u64,
+    /// Rows that the columns leave open.
+    pub unknown: u64,
+    /// Bytes of bitmaps that are read for it, as far as that is known before they are.
+    pub weight: u64,
+}
+
+impl Query {
+    /// What each term of the filter finds in a segment, in the order of the text.
+    pub fn explain(&self, segment: &Segment) -> Result<Vec<TermPlan>, ArchiveError> {
+        let Some(expr) = &self.filter.expr else {
+            return Ok(Vec::new());
+        };
+        let index = segment.index();
+        let damaged = |error| ArchiveError::index(segment.path())(error);
+        let ethernet = Self::links(segment).keys().any(|(link, _)| *link == LinkType::ETHERNET);
+        let dialect = if ethernet { Dialect::Ethernet } else { Dialect::Network };
+        let planner = Planner { index, dialect };
+        let mut plans = Vec::new();
+        for term in terms(expr) {
+            let holds = planner.holds(term).map_err(damaged)?;
+            let weight = match &holds {
+                Set::Rows(_, weight) => *weight,
+                Set::None | Set::All => 0,
+            };
+            let unknown = planner.unknown_to(term).map_err(damaged)?;
+            plans.push(TermPlan {
+                text: term.text.clone(),
+                rows: holds.into_rows(index.rows()).count(),
+                unknown: unknown.into_rows(index.rows()).count(),
+                weight,
+            });
+        }
+        Ok(plans)
+    }
+}
