@@ -1,10 +1,26 @@
 //! The subcommands, one file each, and what they share.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 pub(crate) mod codec;
+pub(crate) mod demo;
+pub(crate) mod explain;
+pub(crate) mod extract;
+pub(crate) mod r#gen;
+pub(crate) mod hist;
+pub(crate) mod index;
 pub(crate) mod index_file;
+pub(crate) mod info;
+pub(crate) mod repair;
+pub(crate) mod search;
+pub(crate) mod top;
+pub(crate) mod verify;
+
+mod ask;
 mod interrupt;
+mod output;
+mod packet_line;
 mod progress;
 mod table;
 
@@ -22,6 +38,76 @@ impl std::fmt::Display for Damaged {
 }
 
 impl std::error::Error for Damaged {}
+
+/// The end of a command that could not look at everything; the rest is in its output.
+#[derive(Debug)]
+pub(crate) struct Incomplete(pub(crate) String);
+
+impl std::fmt::Display for Incomplete {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "incomplete: {}", self.0)
+    }
+}
+
+impl std::error::Error for Incomplete {}
+
+/// The end of a command that was told to stop.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// The end of a command that found nothing and was asked to say so.
+#[derive(Debug)]
+pub(crate) struct Nothing;
+
+impl std::fmt::Display for Nothing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no packet matches")
+    }
+}
+
+impl std::error::Error for Nothing {}
+
+/// An error and what led to it, on one line. What an error has said of its source is not repeated.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.ends_with(&cause) {
+            text.push_str(&format!(": {cause}"));
+        }
+        source = error.source();
+    }
+    text
+}
+
+/// A number and what it counts: 1 packet, 2 packets.
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// An object of JSON, from names and values that are JSON already.
+pub(crate) fn json_object(members: &[(&str, String)]) -> String {
+    let members: Vec<String> =
+        members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    format!("{{{}}}", members.join(","))
+}
+
+/// A path for people: from the current folder if it lies below that, and without detours.
+pub(crate) fn shown_path(path: &Path) -> String {
+    let Ok(real) = path.canonicalize() else { return path.display().to_string() };
+    let here = std::env::current_dir().and_then(|here| here.canonicalize()).ok();
+    let below = here.as_deref().and_then(|here| real.strip_prefix(here).ok());
+    below.unwrap_or(&real).display().to_string()
+}
 
 /// Tells the user something on standard error; standard output is for data.
 pub(crate) fn note(text: &str) {

@@ -12,31 +12,46 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use tapdex_engine::IndexError;
+use tapdex_engine::archive::ArchiveError;
 
+/// No packet matches, where that was asked.
+const EXIT_NOTHING: u8 = 1;
 /// Bad usage or bad input: trying again with the same words will not help.
 const EXIT_USAGE: u8 = 2;
 /// A file is not what was written: damaged, cut off, or another kind of file.
 const EXIT_DAMAGED: u8 = 3;
 /// Something could not be read or written.
 const EXIT_IO: u8 = 4;
+/// Ctrl-C, as shells have it: 128 and the number of the signal.
+const EXIT_INTERRUPTED: u8 = 130;
 
 /// Large enough that millions of short lines cost few system calls.
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// The index on a network tap: search days of packets in milliseconds.
 ///
-/// For now there is its index on tables of numbers, and there are the codecs of its bitmaps, to try
-/// out, look at and compare. Recording and searching packets are to come.
+/// index takes captures into an archive, a folder with an index for each of them. The other
+/// commands ask it, with the filters of tcpdump or of Wireshark, and read few packets or none for
+/// that. Here with traffic that is made up:
+///
+///     tapdex gen -c 20000 -w a.pcap --force
+///     tapdex index --quiet a.pcap
+///     tapdex search --count 'tcp port 443 or (vlan and tcp port 443)'
+///     tapdex extract 'udp.port == 53' -w dns.pcapng --force
+///     tapdex top src 'tcp.flags.syn == 1'
+///     tapdex help search
+///
+/// tapdex demo shows all of it beside tcpdump. index-file and codec are what lies below, by hand:
+/// indexes on tables of numbers, and the codecs of their bitmaps.
 ///
 ///     printf 'src,port\n10.0.0.1,443\n10.0.0.2,53\n' > flows.csv
 ///     tapdex index-file build flows.csv -o flows.tdx --force
 ///     tapdex index-file get flows.tdx port=53
 ///     tapdex codec sample --density 0.01 | tapdex codec stats
-///     tapdex help codec encode
 ///
-/// Exits with 0 when done, 2 after bad usage or bad input, 3 when a file is damaged, 4 when
-/// something could not be read or written, and 130 after Ctrl-C. A reader that stops early, such as
-/// head, is no error.
+/// Exits with 0 when done, 1 when no packet matches and that was asked, 2 after bad usage or bad
+/// input, 3 when a file is damaged or an answer incomplete, 4 when something could not be read or
+/// written, and 130 after Ctrl-C. A reader that stops early, such as head, is no error.
 #[derive(Debug, clap::Parser)]
 #[command(name = "tapdex", version, verbatim_doc_comment)]
 struct Cli {
@@ -46,8 +61,19 @@ struct Cli {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    Codec(cmd::codec::Args),
+    Index(cmd::index::Args),
+    Search(cmd::search::Args),
+    Extract(cmd::extract::Args),
+    Top(cmd::top::Args),
+    Hist(cmd::hist::Args),
+    Info(cmd::info::Args),
+    Explain(cmd::explain::Args),
+    Verify(cmd::verify::Args),
+    Repair(cmd::repair::Args),
+    Gen(cmd::r#gen::Args),
+    Demo(cmd::demo::Args),
     IndexFile(cmd::index_file::Args),
+    Codec(cmd::codec::Args),
 }
 
 fn main() -> ExitCode {
@@ -58,8 +84,19 @@ fn main() -> ExitCode {
     let mut input = BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let result = match &cli.command {
-        Command::Codec(args) => cmd::codec::run(args, &mut input, &mut out),
+        Command::Index(args) => cmd::index::run(args),
+        Command::Search(args) => cmd::search::run(args, &mut out),
+        Command::Extract(args) => cmd::extract::run(args, &mut out),
+        Command::Top(args) => cmd::top::run(args, &mut out),
+        Command::Hist(args) => cmd::hist::run(args, &mut out),
+        Command::Info(args) => cmd::info::run(args, &mut out),
+        Command::Explain(args) => cmd::explain::run(args, &mut out),
+        Command::Verify(args) => cmd::verify::run(args, &mut out),
+        Command::Repair(args) => cmd::repair::run(args),
+        Command::Gen(args) => cmd::r#gen::run(args, &mut out),
+        Command::Demo(args) => cmd::demo::run(args, &mut out),
         Command::IndexFile(args) => cmd::index_file::run(args, &mut input, &mut out),
+        Command::Codec(args) => cmd::codec::run(args, &mut input, &mut out),
     };
     // Also after an error: what was found until then is worth having.
     let flushed = out.flush().context(cmd::CANNOT_WRITE);
@@ -92,17 +129,31 @@ fn report(error: &anyhow::Error) -> ExitCode {
     if io_error.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }
-    cmd::note(&format!("{error:#}"));
+    if error.is::<cmd::Interrupted>() {
+        return ExitCode::from(EXIT_INTERRUPTED);
+    }
+    if error.is::<cmd::Nothing>() {
+        return ExitCode::from(EXIT_NOTHING);
+    }
+    cmd::note(&cmd::chain(error.as_ref()));
     ExitCode::from(if io_error.is_some() { EXIT_IO } else { exit_code(error) })
 }
 
 /// The exit code of an error in which the system had no part.
 fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<cmd::Damaged>() {
+    if error.is::<cmd::Damaged>() || error.is::<cmd::Incomplete>() {
         return EXIT_DAMAGED;
     }
+    let archive = error.chain().find_map(|cause| cause.downcast_ref::<ArchiveError>());
     match error.chain().find_map(|cause| cause.downcast_ref::<IndexError>()) {
-        None => EXIT_USAGE,
+        None => match archive {
+            Some(
+                ArchiveError::BadNote { .. }
+                | ArchiveError::BadPackets { .. }
+                | ArchiveError::Capture { .. },
+            ) => EXIT_DAMAGED,
+            _ => EXIT_USAGE,
+        },
         Some(IndexError::Busy { .. }) => EXIT_IO,
         Some(
             IndexError::UnknownField { .. }

@@ -18,6 +18,11 @@ impl Progress {
         Self { on: io::stderr().is_terminal(), started: Instant::now(), shown: None }
     }
 
+    /// One that is never seen.
+    pub(super) fn hidden() -> Self {
+        Self { on: false, ..Self::new() }
+    }
+
     /// How long it has been there.
     pub(super) fn elapsed(&self) -> Duration {
         self.started.elapsed()

@@ -1,0 +1,292 @@
+//! What all commands that ask an archive have in common.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use tapdex_bitmap::Chunks;
+use tapdex_engine::archive::{Archive, ArchiveError, Segment, names};
+use tapdex_engine::packet::Encap;
+use tapdex_engine::query::filter::{Expr, Filter, Shift, Syntax, Term, Test};
+use tapdex_engine::query::time::parse_time;
+use tapdex_engine::query::{Answer, Query};
+
+use super::{Incomplete, note};
+
+/// The archive that commands use unless they are told otherwise.
+pub(crate) const DEFAULT_ARCHIVE: &str = "tapdex-archive";
+
+/// Where an archive is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ArchiveArg {
+    /// Archive to ask.
+    #[arg(
+        short = 'r',
+        long = "archive",
+        value_name = "DIR",
+        env = "TAPDEX_ARCHIVE",
+        default_value = DEFAULT_ARCHIVE
+    )]
+    pub(crate) archive: PathBuf,
+}
+
+/// The language of a filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum SyntaxArg {
+    /// Told from the filter.
+    Auto,
+    /// pcap-filter(7), as tcpdump takes it.
+    Pcap,
+    /// Display filters of Wireshark.
+    Wireshark,
+}
+
+/// A question to an archive.
+#[derive(Debug, clap::Args)]
+pub(crate) struct QuestionArgs {
+    #[command(flatten)]
+    pub(crate) archive: ArchiveArg,
+    /// Only packets from this time on: 2026-01-02T03:04:05Z, '2026-01-02 03:04:05' (local time),
+    /// seconds since 1970, -15m, '3h ago'.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, verbatim_doc_comment)]
+    from: Option<String>,
+    /// Only packets from before this time.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    to: Option<String>,
+    /// Times without a zone are UTC.
+    #[arg(long)]
+    utc: bool,
+    /// Language of the filter.
+    #[arg(long, value_enum, default_value = "auto")]
+    syntax: SyntaxArg,
+    /// What to look for, as tcpdump takes it: 'host 10.1.2.3 and tcp port 443'. Words are joined
+    /// by spaces. Without a filter, all packets.
+    #[arg(value_name = "FILTER", verbatim_doc_comment)]
+    filter: Vec<String>,
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn now_ns() -> i128 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| i128::try_from(since.as_nanos()).unwrap_or(i128::MAX))
+}
+
+impl QuestionArgs {
+    /// The filter, as it was written.
+    pub(crate) fn text(&self) -> String {
+        self.filter.join(" ")
+    }
+
+    /// The question.
+    pub(crate) fn query(&self) -> anyhow::Result<Query> {
+        let now = now_ns();
+        let text = self.text();
+        let filter = match self.syntax {
+            SyntaxArg::Auto => Filter::parse(&text, now),
+            SyntaxArg::Pcap => Filter::parse_as(Syntax::Pcap, &text, now),
+            SyntaxArg::Wireshark => Filter::parse_as(Syntax::Wireshark, &text, now),
+        };
+        let filter = filter.map_err(|error| {
+            let text = error.render(&text);
+            anyhow::anyhow!(text.strip_prefix("error: ").unwrap_or(&text).to_owned())
+        })?;
+        let time = |name: &str, text: &Option<String>| {
+            let parse = |text: &String| {
+                parse_time(text, now, self.utc).with_context(|| format!("{name} '{text}'"))
+            };
+            text.as_ref().map(parse).transpose()
+        };
+        Ok(Query::new(filter, time("--from", &self.from)?, time("--to", &self.to)?))
+    }
+
+    /// Opens the archive and asks all its segments.
+    pub(crate) fn ask(&self, query: &Query, how: How) -> anyhow::Result<Answers> {
+        let archive = Archive::open(&self.archive.archive)?;
+        Answers::ask(&archive, query, how)
+    }
+}
+
+/// What is wanted of the segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// How many packets match.
+    Count,
+    /// Which ones.
+    Records,
+}
+
+/// The answers of all segments.
+pub(crate) struct Answers {
+    /// The segments that answered, by their first packet, each with its answer.
+    pub(crate) segments: Vec<(Segment, Answer)>,
+    /// What went wrong with others.
+    pub(crate) failed: Vec<ArchiveError>,
+}
+
+impl Answers {
+    pub(crate) fn ask(archive: &Archive, query: &Query, how: How) -> anyhow::Result<Self> {
+        let (segments, mut failed) = archive.segments()?;
+        let asked = match how {
+            How::Count => query.count_all(&segments),
+            How::Records => query.records_all(&segments),
+        };
+        let mut answers = Vec::with_capacity(segments.len());
+        for (segment, answer) in segments.into_iter().zip(asked) {
+            match answer {
+                Ok(answer) => answers.push((segment, answer)),
+                Err(error) => failed.push(error),
+            }
+        }
+        let this = Self { segments: answers, failed };
+        this.check_refused()?;
+        Ok(this)
+    }
+
+    /// A filter that can be asked of no link is a bad filter; one that can be asked of some leaves
+    /// the others out.
+    fn check_refused(&self) -> anyhow::Result<()> {
+        let mut refused: Vec<(String, &str)> = Vec::new();
+        let mut asked = false;
+        for (_, answer) in &self.segments {
+            asked |= answer.count > 0 || (answer.refused.is_empty() && !answer.pruned_by_time);
+            for (link, message) in &answer.refused {
+                let refusal = (link.to_string(), message.as_str());
+                if !refused.contains(&refusal) {
+                    refused.push(refusal);
+                }
+            }
+        }
+        for (link, message) in &refused {
+            anyhow::ensure!(asked, "the filter cannot be used on {link}: {message}");
+            note(&format!("packets of {link} are left out: {message}"));
+        }
+        Ok(())
+    }
+
+    /// How many packets match.
+    pub(crate) fn count(&self) -> u64 {
+        self.segments.iter().map(|(_, answer)| answer.count).sum()
+    }
+
+    /// Segments of which more than their times and keys was looked at, and all of them.
+    pub(crate) fn segments_read(&self) -> (usize, usize) {
+        let was_read = |answer: &Answer| !answer.pruned_by_time && !answer.pruned_by_keys;
+        let read = self.segments.iter().filter(|(_, answer)| was_read(answer)).count();
+        (read, self.segments.len() + self.failed.len())
+    }
+
+    /// The segments of which packets match, with those.
+    pub(crate) fn found(&self) -> Vec<(&Segment, &[u32])> {
+        let found = self.segments.iter().map(|(s, answer)| (s, answer.records.as_slice()));
+        found.filter(|(_, records)| !records.is_empty()).collect()
+    }
+
+    /// Packets with VLAN tags in the segments that were asked, if the filter does not see behind
+    /// the tags; 0 if it does, or has no need to.
+    pub(crate) fn tagged_unseen(&self, query: &Query) -> u64 {
+        if !is_moved_by_tags(query.filter()) {
+            return 0;
+        }
+        let asked = self.segments.iter().filter(|(_, answer)| !answer.pruned_by_time);
+        // Damage has been reported where it matters to the answer.
+        asked.map(|(segment, _)| tagged(segment).unwrap_or(0)).sum()
+    }
+
+    /// Says what tcpdump's users are often not aware of.
+    pub(crate) fn note_tagged(&self, query: &Query) {
+        let tagged = self.tagged_unseen(query);
+        if tagged > 0 {
+            note(&tagged_text(tagged));
+        }
+    }
+
+    /// Says what went wrong; then an error that says that the answer is incomplete, if it is.
+    pub(crate) fn finish(&self) -> anyhow::Result<()> {
+        report_failed(&self.failed)
+    }
+}
+
+/// That a filter does not look behind VLAN tags.
+pub(crate) fn tagged_text(tagged: u64) -> String {
+    format!(
+        "{} in the segments asked carry VLAN tags; this filter does not look behind them, as \
+         tcpdump would not: write 'F or (vlan and F)'",
+        super::counted(tagged, "packet")
+    )
+}
+
+/// The terms of an expression, in the order of the text.
+fn terms(expr: &Expr) -> Vec<&Term> {
+    match expr {
+        Expr::And(list) | Expr::Or(list) => list.iter().flat_map(terms).collect(),
+        Expr::Not(inner) => terms(inner),
+        Expr::Term(term) => vec![term],
+    }
+}
+
+/// Whether a filter looks for headers that a VLAN tag would move, and has no `vlan`.
+fn is_moved_by_tags(filter: &Filter) -> bool {
+    let Some(expr) = filter.expr.as_ref().filter(|_| filter.syntax == Syntax::Pcap) else {
+        return false;
+    };
+    let terms = terms(expr);
+    let is_fixed = |test: &Test| {
+        matches!(test, Test::Mac { .. } | Test::EtherMulticast | Test::Length(..) | Test::Vlan(_))
+    };
+    let is_moved = |term: &&Term| term.shift == Shift::Tags(0) && !is_fixed(&term.test);
+    terms.iter().any(is_moved) && !terms.iter().any(|term| matches!(term.test, Test::Vlan(_)))
+}
+
+/// Packets of a segment with VLAN tags.
+fn tagged(segment: &Segment) -> Result<u64, tapdex_engine::IndexError> {
+    let Some(field) = segment.index().find_field(names::ENCAP) else { return Ok(0) };
+    let kinds = [Encap::Tag, Encap::TwoTags, Encap::ManyTags, Encap::TagsMpls];
+    Ok(field.any_of(&kinds.map(|encap| u128::from(encap as u8)))?.count())
+}
+
+/// The rows of some records of a segment, ascending; `None` if these are all there are.
+pub(crate) fn rows_of(
+    segment: &Segment,
+    records: &[u32],
+) -> Result<Option<Vec<u32>>, ArchiveError> {
+    let rows = segment.index().rows() as usize;
+    if records.len() == rows {
+        return Ok(None);
+    }
+    let damaged = |source| ArchiveError::Index { path: segment.path().to_owned(), source };
+    let Some(row_map) = segment.index().row_map().map_err(damaged)? else {
+        return Ok(Some(records.to_vec()));
+    };
+    // The map leads from rows to records only.
+    let mut wanted = vec![false; rows];
+    for &record in records {
+        if let Some(wanted) = wanted.get_mut(record as usize) {
+            *wanted = true;
+        }
+    }
+    let mut found = Vec::with_capacity(records.len());
+    for (row, record) in (0..).zip(row_map.iter()) {
+        if wanted.get(record.map_err(damaged)? as usize) == Some(&true) {
+            found.push(row);
+        }
+    }
+    Ok(Some(found))
+}
+
+/// Says what went wrong; then an error that says that the answer is incomplete, if it is.
+pub(crate) fn report_failed(failed: &[ArchiveError]) -> anyhow::Result<()> {
+    for error in failed {
+        note(&super::chain(error));
+    }
+    match failed.len() {
+        0 => Ok(()),
+        1 => Err(Incomplete("1 segment could not be asked".into()).into()),
+        n => Err(Incomplete(format!("{n} segments could not be asked")).into()),
+    }
+}
+
+/// Writes a line and says so if that fails.
+pub(crate) fn line(out: &mut dyn Write, text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
+    out.write_fmt(text).and_then(|()| out.write_all(b"\n")).context(super::CANNOT_WRITE)
+}

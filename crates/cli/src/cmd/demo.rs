@@ -1,0 +1,261 @@
+//! `tapdex demo`: made-up traffic, indexed and searched, beside a plain scan.
+
+use std::fs::File;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use tapdex_engine::archive::{Archive, Ingest, Input};
+use tapdex_engine::capture::{self, FileFormat};
+use tapdex_engine::packet::{ETHERTYPE_IPV4, Encap, Headers, LinkType, decode, protocol};
+use tapdex_engine::query::Query;
+use tapdex_engine::query::filter::{Filter, Syntax};
+use tapdex_engine::traffic::{Profile, Traffic};
+
+use super::ask::{Answers, How, line};
+use super::progress::Progress;
+use super::table::{self, Align};
+use super::{CANNOT_WRITE, Damaged, note};
+
+/// Make up traffic, index it, and search it beside a plain scan.
+///
+/// Writes a capture, indexes it, and asks five filters, each of the index and of tcpdump -r, or of
+/// a scan of our own where tcpdump is not installed. Prints how long each took, and whether both
+/// found as many packets; exits with 3 if they did not.
+///
+///     tapdex demo --packets 50000
+///
+/// A packet takes some 700 bytes on the disk while this runs, in the folder for temporary files.
+/// With --keep DIR, capture and archive stay there.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    /// Packets to make up.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    packets: u64,
+    /// Keep capture and archive in this folder, which must not be there yet.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+/// A folder that is removed in the end, also by Ctrl-C.
+struct Folder {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl Folder {
+    fn new(args: &Args) -> anyhow::Result<Self> {
+        let path = args.keep.clone().unwrap_or_else(|| {
+            std::env::temp_dir().join(format!("tapdex-demo-{}", std::process::id()))
+        });
+        std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let keep = args.keep.is_some();
+        let doomed = path.clone();
+        // Without a handler the folder stays; it is in the folder for temporary files.
+        drop(ctrlc::set_handler(move || {
+            if !keep {
+                drop(std::fs::remove_dir_all(&doomed));
+            }
+            std::process::exit(crate::EXIT_INTERRUPTED.into());
+        }));
+        Ok(Self { path, keep })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.keep {
+            drop(std::fs::remove_dir_all(&self.path));
+        }
+    }
+}
+
+/// A filter, and what both found in which time.
+struct Compared {
+    filter: String,
+    found: u64,
+    took: Duration,
+    scan_found: u64,
+    scan_took: Duration,
+}
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    ensure!(args.packets > 0, "--packets 0: there would be nothing to find");
+    let folder = Folder::new(args)?;
+    let mut progress = Progress::new();
+    let profile = Profile { packets: args.packets, ..Profile::default() };
+    let path = folder.path.join("demo.pcap");
+    let failed = || format!("cannot write {}", path.display());
+    let mut file = File::create_new(&path).with_context(failed)?;
+    let started = Instant::now();
+    let bytes = super::r#gen::write(&profile, FileFormat::Pcap, &mut file, &mut progress)
+        .with_context(|| format!("{}; fewer --packets take less room", failed()))?;
+    drop(file);
+    let seconds = started.elapsed().as_secs_f64();
+    let packets = args.packets;
+    say(out, &format!("made up   {packets} packets, {bytes} bytes, in {seconds:.2} s"))?;
+
+    progress.show(|_| "indexing".to_owned());
+    let started = Instant::now();
+    let archive = Archive::create(&folder.path.join("archive"), None, None)?;
+    let report = Ingest::new(&archive).run(&[Input::File(path.clone())])?;
+    let seconds = started.elapsed().as_secs_f64().max(1e-9);
+    let mut index_bytes = 0;
+    for file in report.files {
+        index_bytes += file.index_bytes;
+        if let Some(error) = file.error {
+            return Err(error.into());
+        }
+    }
+    say(
+        out,
+        &format!(
+            "indexed   in {seconds:.2} s: {:.2} M packets/s, {:.2} bytes of index a packet, \
+             {:.2} % of the capture",
+            packets as f64 / seconds / 1e6,
+            index_bytes as f64 / packets as f64,
+            100.0 * index_bytes as f64 / bytes as f64,
+        ),
+    )?;
+    let tcpdump = has_tcpdump();
+    let mut compared = Vec::new();
+    for filter in filters(&profile) {
+        progress.show(|_| format!("searching: {filter}"));
+        compared.push(compare(&archive, &path, filter, tcpdump)?);
+    }
+    drop(progress);
+    let scan = if tcpdump { "tcpdump ms" } else { "scan ms" };
+    print(out, scan, &compared)?;
+    let wrong = compared.iter().filter(|c| c.found != c.scan_found).count();
+    if args.keep.is_some() {
+        let archive = archive.folder().display();
+        note(&format!("kept; try: tapdex search -r {archive} -c 10 'udp port 53'"));
+    }
+    if wrong > 0 {
+        return Err(Damaged(format!("{wrong} of the answers differ")).into());
+    }
+    let scan = if tcpdump { "tcpdump" } else { "the scan" };
+    say(out, &format!("tapdex and {scan} found the same number of packets each time"))
+}
+
+fn say(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {
+    line(out, format_args!("{text}"))?;
+    out.flush().context(CANNOT_WRITE)
+}
+
+/// Five questions to which there is something to find.
+fn filters(profile: &Profile) -> [String; 5] {
+    // Two hosts that do talk to each other over TCP, somewhere in the middle.
+    let mut traffic = Traffic::new(&Profile { packets: profile.packets, ..profile.clone() });
+    let mut headers = Headers::default();
+    let mut pair = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), 443);
+    let mut seen = 0_u64;
+    while let Some(packet) = traffic.next() {
+        seen += 1;
+        if seen < profile.packets / 2 && seen < 100_000 {
+            continue;
+        }
+        decode(LinkType::ETHERNET, false, packet.data, &mut headers);
+        if (headers.eth_type, headers.l4) == (ETHERTYPE_IPV4, protocol::TCP)
+            && headers.encap == Encap::None
+        {
+            let port = headers.port_src.min(headers.port_dst);
+            pair = (headers.ip_src.into(), headers.ip_dst.into(), port);
+            break;
+        }
+    }
+    let (a, b, port) = pair;
+    [
+        format!("host {a} and host {b} and tcp port {port}"),
+        "udp port 53 and not net 10.0.0.0/8".to_owned(),
+        "tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn".to_owned(),
+        "vlan 32 and ip6 and tcp port 443".to_owned(),
+        "icmp6 or arp or sctp".to_owned(),
+    ]
+}
+
+fn compare(
+    archive: &Archive,
+    path: &Path,
+    filter: String,
+    tcpdump: bool,
+) -> anyhow::Result<Compared> {
+    let started = Instant::now();
+    let parsed = Filter::parse_as(Syntax::Pcap, &filter, 0);
+    let parsed = parsed.map_err(|error| anyhow::anyhow!(error.render(&filter)))?;
+    let query = Query::new(parsed, None, None);
+    let answers = Answers::ask(archive, &query, How::Count)?;
+    let (found, took) = (answers.count(), started.elapsed());
+    answers.finish()?;
+    let started = Instant::now();
+    let scan_found = if tcpdump { ask_tcpdump(path, &filter)? } else { scan(path, &query)? };
+    Ok(Compared { filter, found, took, scan_found, scan_took: started.elapsed() })
+}
+
+fn has_tcpdump() -> bool {
+    let mut command = Command::new("tcpdump");
+    let output = command.arg("--version").stdin(Stdio::null()).output();
+    // Older ones cannot count.
+    output.is_ok_and(|output| {
+        let text = [output.stdout, output.stderr].concat();
+        output.status.success() && String::from_utf8_lossy(&text).contains("tcpdump version 4.99")
+    })
+}
+
+/// What tcpdump counts.
+fn ask_tcpdump(path: &Path, filter: &str) -> anyhow::Result<u64> {
+    let mut command = Command::new("tcpdump");
+    let command = command.args(["--count", "-nn", "-r"]).arg(path).arg(filter);
+    let output = command.stdin(Stdio::null()).output().context("cannot run tcpdump")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let count = text.split_whitespace().next().and_then(|word| word.parse().ok());
+    count.with_context(|| {
+        format!("tcpdump does not say how many: {}", String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+/// What a look at every packet counts.
+fn scan(path: &Path, query: &Query) -> anyhow::Result<u64> {
+    let mut reader = capture::open(path)?;
+    let mut headers = Headers::default();
+    let mut found = 0;
+    while let Some(record) = reader.next()? {
+        let matches = query.scan(&record, &mut headers).map_err(anyhow::Error::msg)?;
+        found += u64::from(matches);
+    }
+    Ok(found)
+}
+
+fn print(out: &mut dyn Write, scan: &str, compared: &[Compared]) -> anyhow::Result<()> {
+    line(out, format_args!(""))?;
+    let headings = [
+        ("filter", Align::Left),
+        ("packets", Align::Right),
+        ("tapdex ms", Align::Right),
+        (scan, Align::Right),
+        ("times faster", Align::Right),
+        ("", Align::Left),
+    ];
+    let ms = |took: Duration| took.as_secs_f64() * 1e3;
+    let rows = || {
+        compared.iter().map(|c| {
+            vec![
+                c.filter.clone(),
+                c.found.to_string(),
+                format!("{:.2}", ms(c.took)),
+                format!("{:.1}", ms(c.scan_took)),
+                format!("{:.0}", ms(c.scan_took) / ms(c.took).max(1e-6)),
+                match c.found == c.scan_found {
+                    true => String::new(),
+                    false => format!("differs: the scan found {}", c.scan_found),
+                },
+            ]
+        })
+    };
+    table::write(out, &headings, rows).context(CANNOT_WRITE)?;
+    line(out, format_args!(""))
+}

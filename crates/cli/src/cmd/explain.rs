@@ -1,0 +1,244 @@
+//! `tapdex explain`: how a filter is understood and answered.
+
+use std::io::Write;
+use std::time::Instant;
+
+use anyhow::Context;
+use tapdex_engine::query::Query;
+use tapdex_engine::query::filter::Syntax;
+use tapdex_engine::query::time::format_time;
+
+use super::CANNOT_WRITE;
+use super::ask::{Answers, How, QuestionArgs, line, tagged_text};
+use super::index_file::json;
+use super::table::{self, Align};
+
+/// Show how a filter is understood and how it is answered.
+///
+/// Prints the filter with all names as numbers and all parentheses, then what each of its
+/// conditions finds in the index, and last what it took to answer all of it:
+///
+///     tapdex explain 'host 10.1.2.3 and tcp port 443'
+///     tapdex explain --json 'tcp[20:4] == 0x47455420'
+///     tapdex explain 'ip.addr != 10.0.0.1'
+///
+/// A condition is answered by columns, by packets (those that the other conditions leave are read),
+/// or partly: by columns, but for some packets with uncommon headers. Weight is how many bytes of
+/// bitmaps are read for it, at least.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    question: QuestionArgs,
+    /// Print a JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A condition, summed over the segments.
+struct Term {
+    text: String,
+    rows: u64,
+    unknown: u64,
+    weight: u64,
+}
+
+impl Term {
+    fn how(&self, packets: u64) -> &'static str {
+        match self.unknown {
+            0 => "columns",
+            unknown if unknown == packets => "packets",
+            _ if self.rows == 0 => "packets",
+            _ => "partly",
+        }
+    }
+}
+
+/// What there is to say.
+struct Explained<'a> {
+    query: &'a Query,
+    answers: &'a Answers,
+    terms: Vec<Term>,
+    /// Packets of the segments that were asked.
+    packets: u64,
+    seconds: f64,
+    notes: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let query = args.question.query()?;
+    let started = Instant::now();
+    let mut answers = args.question.ask(&query, How::Count)?;
+    let seconds = started.elapsed().as_secs_f64();
+    let (mut terms, mut packets) = (Vec::<Term>::new(), 0);
+    let mut failed = Vec::new();
+    for (segment, answer) in &answers.segments {
+        if answer.pruned_by_time {
+            continue;
+        }
+        packets += segment.note().records;
+        let plans = match query.explain(segment) {
+            Ok(plans) => plans,
+            Err(error) => {
+                failed.push(error);
+                continue;
+            }
+        };
+        for (n, plan) in plans.into_iter().enumerate() {
+            match terms.get_mut(n) {
+                Some(term) => {
+                    term.rows += plan.rows;
+                    term.unknown += plan.unknown;
+                    term.weight += plan.weight;
+                }
+                None => terms.push(Term {
+                    text: plan.text,
+                    rows: plan.rows,
+                    unknown: plan.unknown,
+                    weight: plan.weight,
+                }),
+            }
+        }
+    }
+    answers.failed.extend(failed);
+    let notes = notes(args, &query, &answers);
+    let explained = Explained { query: &query, answers: &answers, terms, packets, seconds, notes };
+    match args.json {
+        true => explained.write_json(out)?,
+        false => explained.write_text(out)?,
+    }
+    out.flush().context(CANNOT_WRITE)?;
+    answers.finish()
+}
+
+fn notes(args: &Args, query: &Query, answers: &Answers) -> Vec<String> {
+    let mut notes = Vec::new();
+    let text = args.question.text();
+    let words = || text.split_whitespace();
+    let differs = text.replace("!==", "").contains("!=") || words().any(|w| w == "ne");
+    if query.filter().syntax == Syntax::Wireshark && differs {
+        let meaning = "with !=, a packet matches that has the field and in which no value of it \
+                       equals the one given, as in Wireshark: of ip.addr neither end";
+        notes.push(meaning.to_owned());
+    }
+    let tagged = answers.tagged_unseen(query);
+    if tagged > 0 {
+        notes.push(tagged_text(tagged));
+    }
+    notes
+}
+
+impl Explained<'_> {
+    fn language(&self) -> &'static str {
+        match self.query.filter().syntax {
+            Syntax::Pcap => "pcap-filter",
+            Syntax::Wireshark => "wireshark",
+        }
+    }
+
+    fn times(&self) -> [Option<String>; 2] {
+        let (from, to) = self.query.times();
+        let from = (from > 0).then(|| format_time(from.into()));
+        [from, to.map(|to| format_time(to.into()))]
+    }
+
+    /// Segments: all, passed over by their times, by their keys, and asked.
+    fn segments(&self) -> [usize; 4] {
+        let answers = self.answers;
+        let count = |by: fn(&tapdex_engine::query::Answer) -> bool| {
+            answers.segments.iter().filter(|(_, answer)| by(answer)).count()
+        };
+        let (asked, all) = answers.segments_read();
+        [all, count(|a| a.pruned_by_time), count(|a| a.pruned_by_keys), asked]
+    }
+
+    fn sum(&self, of: fn(&tapdex_engine::query::Answer) -> u64) -> u64 {
+        self.answers.segments.iter().map(|(_, answer)| of(answer)).sum()
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let text = self.query.text();
+        let text = if text.is_empty() { "(all packets)" } else { text };
+        line(out, format_args!("filter    {text}"))?;
+        line(out, format_args!("language  {}", self.language()))?;
+        let [from, to] = self.times().map(|time| time.unwrap_or("-".into()));
+        line(out, format_args!("from      {from}"))?;
+        line(out, format_args!("to        {to}"))?;
+        line(out, format_args!(""))?;
+        if !self.terms.is_empty() {
+            let headings = [
+                ("condition", Align::Left),
+                ("answered by", Align::Left),
+                ("rows", Align::Right),
+                ("unknown", Align::Right),
+                ("weight", Align::Right),
+            ];
+            let rows = || {
+                self.terms.iter().map(|term| {
+                    vec![
+                        term.text.clone(),
+                        term.how(self.packets).to_owned(),
+                        term.rows.to_string(),
+                        term.unknown.to_string(),
+                        term.weight.to_string(),
+                    ]
+                })
+            };
+            table::write(out, &headings, rows).context(CANNOT_WRITE)?;
+            line(out, format_args!(""))?;
+        }
+        let [all, by_time, by_keys, asked] = self.segments();
+        line(
+            out,
+            format_args!(
+                "segments  {all}: {by_time} passed over by time, {by_keys} by keys, {asked} asked"
+            ),
+        )?;
+        let read = self.sum(|answer| answer.read);
+        line(out, format_args!("packets   {} in the times, {read} read", self.packets))?;
+        line(out, format_args!("matches   {}", self.answers.count()))?;
+        line(out, format_args!("time      {:.6} s", self.seconds))?;
+        for note in &self.notes {
+            line(out, format_args!("note      {note}"))?;
+        }
+        Ok(())
+    }
+
+    fn write_json(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let quoted = |time: Option<String>| time.map_or("null".into(), |time| json::string(&time));
+        let [from, to] = self.times().map(quoted);
+        let terms: Vec<String> = self
+            .terms
+            .iter()
+            .map(|term| {
+                format!(
+                    r#"{{"text":{},"by":"{}","rows":{},"unknown":{},"weight":{}}}"#,
+                    json::string(&term.text),
+                    term.how(self.packets),
+                    term.rows,
+                    term.unknown,
+                    term.weight
+                )
+            })
+            .collect();
+        let notes: Vec<String> = self.notes.iter().map(|note| json::string(note)).collect();
+        let [all, by_time, by_keys, asked] = self.segments();
+        let object = [
+            ("filter", json::string(self.query.text())),
+            ("language", json::string(self.language())),
+            ("from", from),
+            ("to", to),
+            ("terms", format!("[{}]", terms.join(","))),
+            ("segments", all.to_string()),
+            ("pruned_by_time", by_time.to_string()),
+            ("pruned_by_keys", by_keys.to_string()),
+            ("asked", asked.to_string()),
+            ("packets", self.packets.to_string()),
+            ("read", self.sum(|answer| answer.read).to_string()),
+            ("matches", self.answers.count().to_string()),
+            ("seconds", format!("{:.6}", self.seconds)),
+            ("notes", format!("[{}]", notes.join(","))),
+        ];
+        line(out, format_args!("{}", super::json_object(&object)))
+    }
+}

@@ -1,0 +1,279 @@
+//! `tapdex extract`: the packets that match a filter, as a capture.
+
+mod flow;
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use tapdex_engine::archive::{ArchiveError, Segment};
+use tapdex_engine::capture::{CaptureError, CaptureWriter, FileFormat, Interface, Record};
+use tapdex_engine::packet::LinkType;
+use tapdex_engine::query::time::format_time;
+use tapdex_engine::query::{Query, in_time_order};
+
+use super::ask::{Answers, How, QuestionArgs, report_failed};
+use super::output::{self, FormatArg, Output, capture_error};
+use super::progress::Progress;
+use super::search::summary;
+use super::{CANNOT_WRITE, Nothing, note};
+
+/// Write the packets that match a filter as a capture.
+///
+/// Packets come in the order of their times, from all captures of the archive, with the interfaces
+/// that they came from:
+///
+///     tapdex extract 'host 10.1.2.3 and tcp port 443' -w https.pcapng
+///     tapdex extract -r archive --from -15m 'udp port 53' -w - | tcpdump -nn -r -
+///     tapdex extract --flow 'tcp[tcpflags] & tcp-rst != 0' -w resets.pcap
+///
+/// The file is pcapng unless its name ends in .pcap or -F says so; a pcap file has room for one
+/// link type only. It has its name when it is complete; Ctrl-C leaves nothing behind. When no
+/// packet matches it is a capture without packets, and the exit code is 0 (1 with --fail-if-empty).
+///
+/// With --flow all packets of the conversations are written in which a packet matches: those
+/// between the same addresses and ports, in both directions, with VLAN tags or without. Of packets
+/// without ports, such as ICMP, those between the same addresses with the same protocol. --from and
+/// --to hold for them, too.
+///
+/// Exits with 3 if a segment could not be asked, which is named; the rest is written.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    question: QuestionArgs,
+    /// Capture to write; - is standard output.
+    #[arg(short = 'w', long = "write", value_name = "FILE")]
+    write: PathBuf,
+    /// Format of the capture.
+    #[arg(short = 'F', long, value_enum)]
+    format: Option<FormatArg>,
+    /// Stop after this many packets.
+    #[arg(short = 'c', value_name = "N")]
+    count_max: Option<u64>,
+    /// Stop before there are more than this many bytes of packets.
+    #[arg(long, value_name = "N")]
+    limit_bytes: Option<u64>,
+    /// Write the whole conversations of the packets that match.
+    #[arg(long)]
+    flow: bool,
+    /// Exit with 1 if no packet matches.
+    #[arg(long)]
+    fail_if_empty: bool,
+    /// Replace FILE if it is there.
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let query = args.question.query()?;
+    let mut output = Output::open(&args.write, args.force, out)?;
+    let mut progress = Progress::new();
+    progress.show(|_| "searching".to_owned());
+    let mut answers = args.question.ask(&query, How::Records)?;
+    let found = answers.count();
+    if args.flow && found > 0 {
+        flow::extend(&mut answers, &query)?;
+    }
+    let written = write(args, &query, &answers, &mut output, &mut progress)?;
+    output.finish()?;
+    drop(progress);
+    answers.note_tagged(&query);
+    if written.stopped {
+        note("stopped at the limit; more packets match");
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    summary(&answers, written.packets, Some(written.bytes), seconds);
+    answers.finish()?;
+    report_failed(&written.failed)?;
+    if found == 0 && args.fail_if_empty {
+        return Err(Nothing.into());
+    }
+    Ok(())
+}
+
+/// What was written.
+struct Written {
+    packets: u64,
+    bytes: u64,
+    stopped: bool,
+    failed: Vec<ArchiveError>,
+}
+
+fn write(
+    args: &Args,
+    query: &Query,
+    answers: &Answers,
+    output: &mut Output<'_>,
+    progress: &mut Progress,
+) -> anyhow::Result<Written> {
+    let format = output::format(args.format, &args.write);
+    let target = BufWriter::with_capacity(1 << 16, output);
+    let mut extract = Extract {
+        writer: CaptureWriter::new(target, format, &[], &comment(args, query))?,
+        format,
+        interfaces: Vec::new(),
+        merged: merged(answers),
+        packets: 0,
+        bytes: 0,
+        captured: 0,
+        stopped: false,
+    };
+    let failed = extract.write_all(args, answers, progress)?;
+    if extract.interfaces.is_empty() {
+        // Readers want to know of an interface, even if it has no packets.
+        let first = answers.segments.first();
+        let interface = first.and_then(|(s, _)| s.note().layout.interfaces.first());
+        let interface = interface.map_or(Interface::new(1, 1_000_000_000), Interface::clone);
+        extract.writer.add_interface(&interface)?;
+    }
+    let Extract { writer, packets, bytes, stopped, .. } = extract;
+    drop(writer.finish().context(CANNOT_WRITE)?);
+    Ok(Written { packets, bytes, stopped, failed })
+}
+
+/// What was asked, for whoever finds the file.
+fn comment(args: &Args, query: &Query) -> String {
+    let text = if query.text().is_empty() { "all packets" } else { query.text() };
+    let mut comment = format!("filter: {text}");
+    let (from, to) = query.times();
+    if from > 0 {
+        comment.push_str(&format!("; from {}", format_time(from.into())));
+    }
+    if let Some(to) = to {
+        comment.push_str(&format!("; to {}", format_time(to.into())));
+    }
+    if args.flow {
+        comment.push_str("; whole conversations");
+    }
+    comment
+}
+
+/// What the header of a pcap file has to allow for: the finest clock and the longest frames.
+fn merged(answers: &Answers) -> (u64, u32) {
+    let (mut ticks, mut snaplen) = (0, Some(0));
+    for (segment, _) in answers.found() {
+        for interface in &segment.note().layout.interfaces {
+            ticks = interface.ticks.max(ticks);
+            snaplen = match (snaplen, interface.snaplen) {
+                (None, _) | (_, 0) => None,
+                (Some(most), snaplen) => Some(snaplen.max(most)),
+            };
+        }
+    }
+    (ticks, snaplen.unwrap_or(0))
+}
+
+/// A capture that packets are written to.
+struct Extract<W: Write> {
+    writer: CaptureWriter<W>,
+    format: FileFormat,
+    /// Those that packets came from; their place is their number in the file.
+    interfaces: Vec<Interface>,
+    merged: (u64, u32),
+    packets: u64,
+    /// On the wire.
+    bytes: u64,
+    captured: u64,
+    stopped: bool,
+}
+
+impl<W: Write> Extract<W> {
+    fn write_all(
+        &mut self,
+        args: &Args,
+        answers: &Answers,
+        progress: &mut Progress,
+    ) -> anyhow::Result<Vec<ArchiveError>> {
+        let found = answers.found();
+        // Numbers in the file of each segment's interfaces, once they are known.
+        let mut numbers: Vec<Vec<Option<u32>>> = Vec::new();
+        for (segment, _) in &found {
+            numbers.push(vec![None; segment.note().layout.interfaces.len()]);
+        }
+        let all = answers.count();
+        let most = args.count_max.unwrap_or(u64::MAX);
+        let bytes_max = args.limit_bytes.unwrap_or(u64::MAX);
+        let mut wrong = None;
+        let failed = in_time_order(&found, &mut |packet| {
+            let record = packet.record;
+            let captured = self.captured.saturating_add(record.data.len() as u64);
+            if self.packets == most || captured > bytes_max {
+                self.stopped = true;
+                return Ok(false);
+            }
+            let (segment, _) = found[packet.source];
+            let known = numbers[packet.source].get_mut(record.interface as usize);
+            if let Err(error) = self.write(segment, &record, known) {
+                wrong = Some(error);
+                return Ok(false);
+            }
+            self.packets += 1;
+            self.bytes += u64::from(record.wire_len);
+            self.captured = captured;
+            progress.show(|_| format!("{} of {all} packets written", self.packets));
+            Ok(true)
+        })?;
+        match wrong {
+            Some(error) => Err(error),
+            None => Ok(failed),
+        }
+    }
+
+    fn write(
+        &mut self,
+        segment: &Segment,
+        record: &Record<'_>,
+        known: Option<&mut Option<u32>>,
+    ) -> anyhow::Result<()> {
+        let number = match &known {
+            Some(Some(number)) => *number,
+            _ => self.interface(segment, record)?,
+        };
+        if let Some(known) = known {
+            *known = Some(number);
+        }
+        let (time, wire_len) = (record.time_ns, record.wire_len);
+        let write = |writer: &mut CaptureWriter<W>, data: &[u8]| {
+            writer.packet(number, time, wire_len, data)
+        };
+        let written: Result<(), CaptureError> = match record.data.split_first_chunk::<4>() {
+            // The address family is in the byte order of the file, which is another one here.
+            Some((family, _)) if record.swapped && record.link == LinkType::NULL => {
+                let mut data = record.data.to_vec();
+                for (target, byte) in data.iter_mut().zip(family.iter().rev()) {
+                    *target = *byte;
+                }
+                write(&mut self.writer, &data)
+            }
+            _ => write(&mut self.writer, record.data),
+        };
+        written.map_err(capture_error)
+    }
+
+    /// The number of a packet's interface in the file.
+    fn interface(&mut self, segment: &Segment, record: &Record<'_>) -> anyhow::Result<u32> {
+        let there = segment.note().layout.interfaces.get(record.interface as usize);
+        let mut interface = there.map_or(Interface::new(record.link.0, 1), Interface::clone);
+        (interface.ticks, interface.offset_s) = (1_000_000_000, 0);
+        if self.format == FileFormat::Pcap {
+            (interface.ticks, interface.snaplen) = self.merged;
+            (interface.name, interface.description) = (String::new(), String::new());
+            if let Some(first) = self.interfaces.first().filter(|i| i.link != interface.link) {
+                let [first, other] = [first.link, interface.link].map(LinkType);
+                bail!(
+                    "a pcap file has one link type, and packets of {first} and of {other} match; \
+                       -F pcapng has room for both"
+                );
+            }
+        }
+        if let Some(number) = (0..).zip(&self.interfaces).find(|(_, i)| **i == interface) {
+            return Ok(number.0);
+        }
+        let number = self.writer.add_interface(&interface).map_err(capture_error)?;
+        self.interfaces.push(interface);
+        Ok(number)
+    }
+}

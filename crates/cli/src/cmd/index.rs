@@ -1,0 +1,194 @@
+//! `tapdex index`: captures into an archive.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::ensure;
+use tapdex_engine::archive::{
+    Archive, ArchiveError, CodecChoice, FileReport, Ingest, Input, Order, Progress as Done,
+};
+
+use super::ask::DEFAULT_ARCHIVE;
+use super::progress::Progress;
+use super::{Incomplete, Interrupted, chain, note};
+
+/// Take captures into an archive, so that they can be searched.
+///
+/// Reads pcap and pcapng files and indexes their packets. The files stay where they are and are not
+/// changed; what is compressed with gzip or zstd, or comes from standard input (-), is copied into
+/// the archive first.
+///
+///     tapdex gen -c 10000 -w a.pcap
+///     tapdex index a.pcap
+///     tapdex search 'udp port 53'
+///     gzip -k a.pcap
+///     tapdex index a.pcap.gz -o other --order arrival --codec plwah
+///
+/// A capture that was indexed and has not changed is passed over, so the same command takes in what
+/// is new. After Ctrl-C, what was finished stays, and running it again goes on from there.
+///
+/// A damaged capture is indexed up to the damage, which is reported; the exit code is then 3.
+///
+/// With --order flow the packets of a flow lie next to each other in the index, which makes it
+/// smaller and searches faster; with --order arrival they lie as they came. With --codec auto each
+/// column gets the codec that makes it smallest. Both are kept in archive.toml for the next time.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    /// Captures: pcap or pcapng, perhaps compressed with gzip or zstd; - is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Archive, which is made if it is not there.
+    #[arg(
+        short,
+        long = "output",
+        visible_short_alias = 'r',
+        value_name = "DIR",
+        env = "TAPDEX_ARCHIVE",
+        default_value = DEFAULT_ARCHIVE
+    )]
+    output: PathBuf,
+    /// Order of the packets in the index.
+    #[arg(long, value_enum)]
+    order: Option<OrderArg>,
+    /// Codec of the bitmaps: auto, or one of those that tapdex codec list shows; hipes:W sets w.
+    #[arg(long, value_parser = parse_codec)]
+    codec: Option<CodecChoice>,
+    /// Threads; 0 is one for each core.
+    #[arg(short = 'j', long, value_name = "N", default_value = "0")]
+    threads: usize,
+    /// Index captures again that are indexed and unchanged.
+    #[arg(long)]
+    force: bool,
+    /// Name of what comes from standard input.
+    #[arg(long, value_name = "NAME", default_value = "stdin")]
+    name: String,
+    /// Say nothing but what is wrong.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// The order of the rows of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum OrderArg {
+    /// Packets of a flow next to each other.
+    Flow,
+    /// As packets came.
+    Arrival,
+}
+
+fn parse_codec(text: &str) -> Result<CodecChoice, String> {
+    CodecChoice::parse(text).ok_or_else(|| {
+        let names = tapdex_bitmap::ALL_CODECS.map(|codec| codec.name().to_owned());
+        format!("expected auto or one of {}", names.join(", "))
+    })
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let stdin = args.files.iter().filter(|path| path.as_os_str() == "-").count();
+    ensure!(stdin <= 1, "standard input (-) can be read once");
+    let order = args.order.map(|order| match order {
+        OrderArg::Flow => Order::Flow,
+        OrderArg::Arrival => Order::Arrival,
+    });
+    let archive = Archive::create(&args.output, order, args.codec)?;
+    let inputs: Vec<Input> = args
+        .files
+        .iter()
+        .map(|path| match path.as_os_str() == "-" {
+            true => Input::Stdin(args.name.clone()),
+            false => Input::File(path.clone()),
+        })
+        .collect();
+    static STOP: AtomicBool = AtomicBool::new(false);
+    // Without a handler the process ends at once, and the next run clears up.
+    drop(ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed)));
+    let line = Mutex::new(if args.quiet { Progress::hidden() } else { Progress::new() });
+    let show = |done: Done| {
+        // Whoever comes while another writes has nothing newer to say.
+        if let Ok(mut line) = line.try_lock() {
+            line.show(|elapsed| text(&done, elapsed.as_secs_f64()));
+        }
+    };
+    let ingest = Ingest::new(&archive).threads(args.threads).force(args.force);
+    let result = ingest.stop(&STOP).progress(&show).run(&inputs);
+    let seconds = line.lock().map_or(0.0, |line| line.elapsed().as_secs_f64());
+    drop(line);
+    let mut report = match result {
+        Err(ArchiveError::Interrupted) => {
+            note("interrupted; what was finished is kept, run it again to go on");
+            return Err(Interrupted.into());
+        }
+        result => result?,
+    };
+    // Of a single capture its own error tells most; of several, the others are indexed.
+    if let [file] = report.files.as_mut_slice()
+        && let Some(error) = file.error.take()
+    {
+        return Err(error.into());
+    }
+    let mut wrong = 0;
+    for file in &report.files {
+        let path = file.path.display();
+        if let Some(error) = &file.error {
+            // Most errors name the file themselves.
+            let (text, path) = (chain(error), path.to_string());
+            note(&if text.contains(&path) { text } else { format!("{path}: {text}") });
+            wrong += 1;
+        } else if let Some(damage) = &file.damage {
+            note(&format!("{path}: indexed {} packets, then: {damage}", file.packets));
+            wrong += 1;
+        }
+    }
+    if !args.quiet {
+        note(&summary(&report.files, &args.output, seconds));
+    }
+    match wrong {
+        0 => Ok(()),
+        1 => Err(Incomplete("1 capture was not indexed to its end".into()).into()),
+        n => Err(Incomplete(format!("{n} captures were not indexed to their end")).into()),
+    }
+}
+
+/// How far the work is.
+fn text(done: &Done, seconds: f64) -> String {
+    let rate = done.packets as f64 / seconds.max(1e-3);
+    let mut text = format!("{} packets, {:.2} M/s", done.packets, rate / 1e6);
+    if done.bytes > 0 && done.bytes_total > 0 {
+        let share = (done.bytes as f64 / done.bytes_total as f64).min(1.0);
+        const CELLS: usize = 24;
+        let full = (0..CELLS).filter(|&cell| (cell as f64) < share * CELLS as f64).count();
+        let left = seconds / share - seconds;
+        text = format!(
+            "[{}{}] {:3.0} %  {text}, {left:.0} s left",
+            "=".repeat(full),
+            " ".repeat(CELLS - full),
+            100.0 * share
+        );
+    }
+    text
+}
+
+fn summary(files: &[FileReport], output: &std::path::Path, seconds: f64) -> String {
+    let sum = |of: fn(&FileReport) -> u64| files.iter().map(of).sum::<u64>();
+    let (packets, bytes) = (sum(|file| file.packets), sum(|file| file.index_bytes));
+    let wire = sum(|file| file.wire_bytes);
+    let skipped = files.iter().filter(|file| file.skipped).count();
+    let indexed = files.iter().filter(|file| file.segments > 0).count();
+    let mut text =
+        format!("indexed {packets} packets of {indexed} files into {}", output.display());
+    if packets > 0 {
+        let rate = packets as f64 / seconds.max(1e-9) / 1e6;
+        let bits = 8.0 * wire as f64 / seconds.max(1e-9) / 1e9;
+        let a_packet = bytes as f64 / packets as f64;
+        text.push_str(&format!(
+            ": {bytes} bytes of index, {a_packet:.2} a packet; {seconds:.2} s, \
+             {rate:.2} M packets/s, {bits:.2} Gb/s"
+        ));
+    }
+    if skipped > 0 {
+        text.push_str(&format!("; {skipped} unchanged"));
+    }
+    text
+}

@@ -1,0 +1,335 @@
+//! `tapdex info`: what an archive has, and what takes how many bytes.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use anyhow::Context;
+use tapdex_engine::archive::{Archive, Segment};
+use tapdex_engine::index::SectionKind;
+use tapdex_engine::query::time::format_time;
+
+use super::ask::{ArchiveArg, line};
+use super::index_file::json;
+use super::table::{self, Align};
+use super::{CANNOT_WRITE, Incomplete, chain, note, shown_path};
+
+/// Show what an archive has: packets, times, gaps, and what the indexes take.
+///
+///     tapdex info
+///     tapdex info -r archive --fields
+///     tapdex info --segments
+///     tapdex info --json --fields --segments
+///
+/// A gap is a time of more than a second between segments from which there are no packets. With
+/// --json there is an object for the archive, then one for each field, segment and gap, a line
+/// each. Exits with 3 if a segment is damaged or its packets are gone, and names it.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    archive: ArchiveArg,
+    /// Print a JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// What each field takes, and in which codecs.
+    #[arg(long)]
+    fields: bool,
+    /// A line for each segment.
+    #[arg(long)]
+    segments: bool,
+}
+
+/// From so many nanoseconds on it is a gap.
+const GAP_NS: u64 = 1_000_000_000;
+/// So many gaps are listed, the longest ones.
+const GAPS_SHOWN: usize = 10;
+
+/// What a field takes, in all segments.
+#[derive(Default)]
+struct FieldSum {
+    bytes: u64,
+    columns: u64,
+    /// Columns in each codec.
+    codecs: BTreeMap<String, u64>,
+}
+
+struct Info {
+    segments: Vec<Segment>,
+    packets: u64,
+    wire_bytes: u64,
+    captured: u64,
+    flows: u64,
+    index_bytes: u64,
+    window: Option<(u64, u64)>,
+    gaps: Vec<(u64, u64)>,
+    /// Fields in the order of the columns, then what is no field's.
+    fields: Vec<(String, FieldSum)>,
+    /// What is wrong, for people.
+    wrong: Vec<String>,
+}
+
+impl Info {
+    fn new(archive: &Archive) -> anyhow::Result<Self> {
+        let (segments, failed) = archive.segments()?;
+        let mut wrong: Vec<String> = failed.iter().map(|error| chain(error)).collect();
+        let sum = |of: &dyn Fn(&Segment) -> u64| segments.iter().map(of).sum::<u64>();
+        let (mut window, mut gaps) = (None::<(u64, u64)>, Vec::new());
+        for segment in segments.iter().filter(|segment| segment.note().records > 0) {
+            let (first, last) = (segment.note().time_min, segment.note().time_max);
+            if let Some((_, end)) = window
+                && first.saturating_sub(end) > GAP_NS
+            {
+                gaps.push((end, first));
+            }
+            window = Some(window.map_or((first, last), |(a, b)| (a.min(first), b.max(last))));
+        }
+        for segment in &segments {
+            let path = segment.packet_path();
+            if !path.exists() {
+                let (packets, index) = (path.display(), segment.path().display());
+                wrong.push(format!("{packets}: the packets of {index} are not there"));
+            }
+        }
+        let mut info = Self {
+            packets: sum(&|s| s.note().records),
+            wire_bytes: sum(&|s| s.note().wire_bytes),
+            captured: sum(&|s| s.note().captured_bytes),
+            flows: sum(&|s| s.note().flows),
+            index_bytes: sum(&|s| s.index().len_bytes()),
+            window,
+            gaps,
+            fields: Vec::new(),
+            wrong,
+            segments,
+        };
+        info.sum_fields();
+        Ok(info)
+    }
+
+    fn sum_fields(&mut self) {
+        let mut names: Vec<String> =
+            tapdex_engine::archive::field_names().map(str::to_owned).collect();
+        let kinds =
+            [SectionKind::RowMap, SectionKind::Times, SectionKind::Marks, SectionKind::Note];
+        names.extend(kinds.map(|kind| kind.name().to_owned()));
+        names.push("rest".into());
+        let mut sums: Vec<FieldSum> = names.iter().map(|_| FieldSum::default()).collect();
+        let rest = names.len() - 1;
+        for segment in &self.segments {
+            let index = segment.index();
+            let mut of_column = Vec::new();
+            for field in &index.schema().fields {
+                let place = names.iter().position(|name| *name == field.name).unwrap_or(rest);
+                for column in &field.columns {
+                    of_column.push(place);
+                    sums[place].columns += 1;
+                    *sums[place].codecs.entry(column.codec.to_string()).or_default() += 1;
+                }
+            }
+            let mut left = index.len_bytes();
+            for section in index.sections() {
+                let column = section.column.and_then(|column| of_column.get(column));
+                let kind = kinds.iter().position(|&kind| section.kind == Some(kind));
+                let kind = kind.map(|kind| rest - kinds.len() + kind);
+                if let Some(place) = column.copied().or(kind) {
+                    sums[place].bytes += section.len_bytes;
+                    left = left.saturating_sub(section.len_bytes);
+                }
+            }
+            sums[rest].bytes += left;
+        }
+        self.fields = names.into_iter().zip(sums).filter(|(_, sum)| sum.bytes > 0).collect();
+    }
+
+    fn a_packet(&self, bytes: u64) -> f64 {
+        bytes as f64 / self.packets.max(1) as f64
+    }
+
+    fn percent(&self, bytes: u64, all: u64) -> f64 {
+        100.0 * bytes as f64 / all.max(1) as f64
+    }
+}
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let archive = Archive::open(&args.archive.archive)?;
+    let info = Info::new(&archive)?;
+    match args.json {
+        true => write_json(args, &archive, &info, out)?,
+        false => write_tables(args, &archive, &info, out)?,
+    }
+    out.flush().context(CANNOT_WRITE)?;
+    for wrong in &info.wrong {
+        note(wrong);
+    }
+    match info.wrong.len() {
+        0 => Ok(()),
+        n => Err(Incomplete(format!(
+            "{} damaged; tapdex repair indexes again what can be",
+            if n == 1 { "1 segment is".into() } else { format!("{n} segments are") }
+        ))
+        .into()),
+    }
+}
+
+fn write_tables(
+    args: &Args,
+    archive: &Archive,
+    info: &Info,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let settings = archive.settings();
+    let order = match settings.order {
+        tapdex_engine::archive::Order::Arrival => "arrival",
+        tapdex_engine::archive::Order::Flow => "flow",
+    };
+    let mut rows = vec![
+        ("archive", archive.folder().display().to_string()),
+        ("settings", format!("order {order}, codec {}", settings.codec)),
+        ("segments", info.segments.len().to_string()),
+        ("packets", info.packets.to_string()),
+        ("bytes on the wire", info.wire_bytes.to_string()),
+        ("bytes captured", info.captured.to_string()),
+        ("flows", info.flows.to_string()),
+    ];
+    if let Some((first, last)) = info.window {
+        rows.push(("first packet", format_time(first.into())));
+        rows.push(("last packet", format_time(last.into())));
+        rows.push(("window", format!("{:.3} s", (last - first) as f64 / 1e9)));
+    }
+    rows.push((
+        "index bytes",
+        format!(
+            "{}, {:.2} a packet, {:.2} % of what was captured",
+            info.index_bytes,
+            info.a_packet(info.index_bytes),
+            info.percent(info.index_bytes, info.captured)
+        ),
+    ));
+    rows.push(("gaps", info.gaps.len().to_string()));
+    for (name, value) in rows {
+        line(out, format_args!("{name:<18} {value}"))?;
+    }
+    let mut gaps = info.gaps.clone();
+    gaps.sort_by_key(|(end, start)| std::cmp::Reverse(start - end));
+    for (end, start) in gaps.into_iter().take(GAPS_SHOWN) {
+        let [from, to] = [end, start].map(|time| format_time(time.into()));
+        let seconds = (start - end) as f64 / 1e9;
+        line(out, format_args!("  {from} to {to}, {seconds:.3} s"))?;
+    }
+    if args.fields {
+        line(out, format_args!(""))?;
+        let headings = [
+            ("field", Align::Left),
+            ("bytes", Align::Right),
+            ("a packet", Align::Right),
+            ("percent", Align::Right),
+            ("columns by codec", Align::Left),
+        ];
+        let rows = || {
+            info.fields.iter().map(|(name, sum)| {
+                let codecs: Vec<String> =
+                    sum.codecs.iter().map(|(codec, count)| format!("{codec} {count}")).collect();
+                vec![
+                    name.clone(),
+                    sum.bytes.to_string(),
+                    format!("{:.3}", info.a_packet(sum.bytes)),
+                    format!("{:.1}", info.percent(sum.bytes, info.index_bytes)),
+                    codecs.join(", "),
+                ]
+            })
+        };
+        table::write(out, &headings, rows).context(CANNOT_WRITE)?;
+    }
+    if args.segments {
+        line(out, format_args!(""))?;
+        let headings = [
+            ("first packet", Align::Left),
+            ("last packet", Align::Left),
+            ("packets", Align::Right),
+            ("index bytes", Align::Right),
+            ("order", Align::Left),
+            ("file", Align::Left),
+            ("damage", Align::Left),
+        ];
+        let rows = || {
+            info.segments.iter().map(|segment| {
+                let note = segment.note();
+                vec![
+                    format_time(note.time_min.into()),
+                    format_time(note.time_max.into()),
+                    note.records.to_string(),
+                    segment.index().len_bytes().to_string(),
+                    segment.index().row_order().name().to_owned(),
+                    shown_path(&segment.packet_path()),
+                    note.source.damage.clone(),
+                ]
+            })
+        };
+        table::write(out, &headings, rows).context(CANNOT_WRITE)?;
+    }
+    Ok(())
+}
+
+fn write_json(
+    args: &Args,
+    archive: &Archive,
+    info: &Info,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let time = |time: Option<u64>| match time {
+        Some(time) => format!("\"{}\"", format_time(time.into())),
+        None => "null".to_owned(),
+    };
+    let (first, last) = (info.window.map(|w| w.0), info.window.map(|w| w.1));
+    let object = [
+        ("archive", json::string(&archive.folder().display().to_string())),
+        ("segments", info.segments.len().to_string()),
+        ("packets", info.packets.to_string()),
+        ("wire_bytes", info.wire_bytes.to_string()),
+        ("captured_bytes", info.captured.to_string()),
+        ("flows", info.flows.to_string()),
+        ("first", time(first)),
+        ("last", time(last)),
+        ("index_bytes", info.index_bytes.to_string()),
+        ("gaps", info.gaps.len().to_string()),
+        ("damaged", info.wrong.len().to_string()),
+    ];
+    line(out, format_args!("{}", super::json_object(&object)))?;
+    if args.fields {
+        for (name, sum) in &info.fields {
+            let codecs: Vec<String> =
+                sum.codecs.iter().map(|(codec, count)| format!(r#""{codec}":{count}"#)).collect();
+            line(
+                out,
+                format_args!(
+                    r#"{{"field":"{name}","bytes":{},"columns":{},"codecs":{{{}}}}}"#,
+                    sum.bytes,
+                    sum.columns,
+                    codecs.join(",")
+                ),
+            )?;
+        }
+    }
+    if args.segments {
+        for segment in &info.segments {
+            let note = segment.note();
+            let object = [
+                ("segment", json::string(&segment.path().display().to_string())),
+                ("file", json::string(&shown_path(&segment.packet_path()))),
+                ("packets", note.records.to_string()),
+                ("first", time(Some(note.time_min))),
+                ("last", time(Some(note.time_max))),
+                ("index_bytes", segment.index().len_bytes().to_string()),
+                ("order", json::string(segment.index().row_order().name())),
+                ("damage", json::string(&note.source.damage)),
+            ];
+            line(out, format_args!("{}", super::json_object(&object)))?;
+        }
+    }
+    for &(end, start) in &info.gaps {
+        let (from, to) = (time(Some(end)), time(Some(start)));
+        let ns = start - end;
+        line(out, format_args!(r#"{{"gap":{{"from":{from},"to":{to},"ns":{ns}}}}}"#))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Where a capture goes: a file that has its name when it is complete, or standard output.
+
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use tapdex_engine::capture::FileFormat;
+use tapdex_engine::storage::{Disk, Storage, StorageFile, temporary_path};
+
+use super::interrupt::{self, Pending};
+use super::{CANNOT_WRITE, chain};
+
+/// The format of a capture, as it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum FormatArg {
+    /// One link type, no names.
+    Pcap,
+    /// Several link types, names of interfaces, a comment.
+    Pcapng,
+}
+
+/// The format that was asked for, or that the ending of the name says.
+pub(super) fn format(asked: Option<FormatArg>, path: &Path) -> FileFormat {
+    match asked {
+        Some(FormatArg::Pcap) => FileFormat::Pcap,
+        Some(FormatArg::Pcapng) => FileFormat::Pcapng,
+        None if path.extension().is_some_and(|ending| ending == "pcap" || ending == "cap") => {
+            FileFormat::Pcap
+        }
+        None => FileFormat::Pcapng,
+    }
+}
+
+const BUFFER_LEN: usize = 1 << 18;
+
+/// A capture that is being written.
+pub(super) struct Output<'a> {
+    target: Target<'a>,
+}
+
+enum Target<'a> {
+    Stdout(&'a mut dyn Write),
+    /// A device or a pipe: it is written to, and not replaced.
+    Device(BufWriter<std::fs::File>),
+    File {
+        file: Box<dyn StorageFile>,
+        temporary: PathBuf,
+        path: PathBuf,
+        force: bool,
+        complete: bool,
+        _pending: Pending,
+    },
+}
+
+impl<'a> Output<'a> {
+    /// Opens a file, or standard output for `-`. From then on Ctrl-C leaves nothing half-written.
+    pub(super) fn open(
+        path: &Path,
+        force: bool,
+        stdout: &'a mut dyn Write,
+    ) -> anyhow::Result<Self> {
+        if path.as_os_str() == "-" {
+            ensure!(
+                !io::stdout().is_terminal(),
+                "a capture is not written to a terminal: -w FILE, or pipe it: \
+                 -w - | tcpdump -nn -r -"
+            );
+            return Ok(Self { target: Target::Stdout(stdout) });
+        }
+        let failed = || format!("cannot write {}", path.display());
+        if let Ok(there) = path.metadata() {
+            if there.is_dir() {
+                bail!("cannot write {}: it is a folder", path.display());
+            }
+            if !there.is_file() {
+                let file = OpenOptions::new().write(true).open(path).with_context(failed)?;
+                let file = BufWriter::with_capacity(BUFFER_LEN, file);
+                return Ok(Self { target: Target::Device(file) });
+            }
+        }
+        check_absent(path, force)?;
+        interrupt::watch();
+        let temporary = temporary_path(path);
+        let file = Disk.create(&temporary).with_context(failed)?;
+        let pending = Pending::new(&temporary);
+        Ok(Self {
+            target: Target::File {
+                file,
+                temporary,
+                path: path.to_owned(),
+                force,
+                complete: false,
+                _pending: pending,
+            },
+        })
+    }
+
+    /// Gives the file its name.
+    pub(super) fn finish(mut self) -> anyhow::Result<()> {
+        self.flush().context(CANNOT_WRITE)?;
+        if let Target::File { file, temporary, path, force, complete, .. } = &mut self.target {
+            let failed = || format!("cannot write {}", path.display());
+            file.sync().with_context(failed)?;
+            check_absent(path, *force)?;
+            Disk.rename(temporary, path).with_context(failed)?;
+            *complete = true;
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            Disk.sync_folder(folder.unwrap_or(Path::new("."))).with_context(failed)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_absent(path: &Path, force: bool) -> anyhow::Result<()> {
+    let there = path.symlink_metadata().is_ok();
+    ensure!(force || !there, "{} is there; --force replaces it", path.display());
+    Ok(())
+}
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.target {
+            Target::Stdout(out) => out.write(bytes),
+            Target::Device(file) => file.write(bytes),
+            Target::File { file, .. } => file.append(bytes).map(|()| bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.target {
+            Target::Stdout(out) => out.flush(),
+            Target::Device(file) => file.flush(),
+            Target::File { .. } => Ok(()),
+        }
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        if let Target::File { temporary, complete: false, .. } = &self.target {
+            // Overwritten the next time if it cannot be removed.
+            drop(Disk.remove(temporary));
+        }
+    }
+}
+
+/// An error of a capture, with the way out.
+pub(super) fn capture_error(error: tapdex_engine::capture::CaptureError) -> anyhow::Error {
+    use tapdex_engine::capture::CaptureError;
+    match &error {
+        CaptureError::Unwritable { format: "pcap", .. } => {
+            anyhow::anyhow!("{}; -F pcapng has room for it", chain(&error))
+        }
+        _ => error.into(),
+    }
+}

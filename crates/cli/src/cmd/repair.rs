@@ -1,0 +1,101 @@
+//! `tapdex repair`: damaged indexes are made again from the packets.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tapdex_engine::archive::{Archive, ArchiveError, Progress as Done, Repair};
+
+use super::ask::ArchiveArg;
+use super::progress::Progress;
+use super::{Incomplete, Interrupted, chain, counted, note};
+
+/// Index again what is damaged.
+///
+/// Checks all indexes, and makes those again that are damaged or whose packets have changed. The
+/// damaged file is replaced when the other one is complete. Also removes what killed processes have
+/// left behind:
+///
+///     tapdex repair
+///     tapdex repair -r archive
+///     tapdex repair -r archive captures/a.pcap more-captures
+///
+/// An index that is damaged badly does not say which capture it was made of. That is looked for
+/// among those of the other segments, in the folders of those, beside the archive, and in the files
+/// and folders that are named. If it is not found, the index stays as it is, and the exit code is
+/// 3.
+///
+/// A capture that is damaged itself cannot be repaired; it is indexed up to the damage.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    archive: ArchiveArg,
+    /// Captures, or folders of captures, that damaged indexes may belong to.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Take indexes for sound that can be opened.
+    #[arg(long)]
+    quick: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let archive = Archive::open(&args.archive.archive)?;
+    // Without a handler the process ends at once, and the next run clears up.
+    drop(ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed)));
+    let checking = RefCell::new(Progress::new());
+    let checked = |done: usize, all: usize| {
+        checking.borrow_mut().show(|_| format!("{done} of {all} indexes checked"));
+    };
+    let indexing = Mutex::new(Progress::new());
+    let indexed = |done: Done| {
+        if let Ok(mut progress) = indexing.try_lock() {
+            progress.show(|_| format!("{} packets indexed", done.packets));
+        }
+    };
+    let repair = Repair::new(&archive).extra(&args.files).quick(args.quick).stop(&STOP);
+    let result = repair.checked(&checked).progress(&indexed).run();
+    drop((checking, indexing));
+    let report = match result {
+        Err(ArchiveError::Interrupted) => {
+            note("interrupted; what was finished is kept, run it again to go on");
+            return Err(Interrupted.into());
+        }
+        result => result?,
+    };
+    for (_, message) in &report.problems {
+        note(message);
+    }
+    for file in &report.captures {
+        let path = file.path.display();
+        match (&file.error, &file.damage) {
+            (Some(error), _) => note(&chain(error)),
+            (None, Some(damage)) => {
+                note(&format!("{path}: indexed {} packets, then: {damage}", file.packets));
+            }
+            (None, None) => note(&format!("{path}: indexed again, {} packets", file.packets)),
+        }
+    }
+    for path in &report.removed {
+        note(&format!("removed {}", path.display()));
+    }
+    for (path, message) in &report.left {
+        note(&format!("{}: left as it is: {message}", path.display()));
+    }
+    let segments = counted(report.segments as u64, "segment");
+    let captures = report.captures.iter().filter(|file| file.error.is_none()).count();
+    match report.problems.len() {
+        0 => note(&format!("{segments}, none damaged")),
+        damaged => note(&format!(
+            "{segments}, {damaged} damaged; {} indexed again",
+            counted(captures as u64, "capture")
+        )),
+    }
+    match report.left.len() {
+        0 => Ok(()),
+        1 => Err(Incomplete("1 segment could not be repaired".into()).into()),
+        n => Err(Incomplete(format!("{n} segments could not be repaired")).into()),
+    }
+}

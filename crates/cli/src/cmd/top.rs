@@ -1,0 +1,144 @@
+//! `tapdex top`: the most frequent values of a field.
+
+mod fields;
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::time::Instant;
+
+use anyhow::Context;
+use tapdex_engine::archive::ArchiveError;
+
+use super::CANNOT_WRITE;
+use super::ask::{How, QuestionArgs, line, report_failed, rows_of};
+use super::index_file::json;
+use super::search::summary;
+use super::table::{self, Align};
+use fields::{Field, Value};
+
+/// Show the most frequent values of a field among the packets that match.
+///
+/// They are counted in the index; packets are read only where the filter needs it.
+///
+///     tapdex top src
+///     tapdex top port.dst -n 5 'tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn'
+///     tapdex top ip.src -r archive --from -1h --json 'udp port 53'
+///
+/// Fields of both versions of IP:
+///
+///     src, dst, addr             addresses of one end, of both
+///     port.src, port.dst, port   ports of TCP, UDP and SCTP
+///     proto                      what IP carries, or what the frame carries if that is not IP
+///
+/// Fields of one kind of packets:
+///
+///     ip.src, ip.dst, ip.addr, ip6.src, ip6.dst, ip6.addr, ip.proto, l4, fragment
+///     tcp.port, udp.port, sctp.port, tcp.flags, icmp.type, icmp.code, icmp6.type, icmp6.code
+///     eth.src, eth.dst, mac, eth.type, vlan, vlan.inner, mpls, encap, arp.src, arp.dst
+///     tunnel, tunnel.id, inner.type, inner.src, inner.dst, inner.l4, inner.port.src,
+///     inner.port.dst, iface, length
+///
+/// A packet that does not have the field is not counted. Fields of both ends (addr, port, mac)
+/// count each end. The share is that of all ends, or packets, that were counted.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    /// Field, as above.
+    #[arg(value_name = "FIELD", value_parser = fields::parse)]
+    field: Field,
+    #[command(flatten)]
+    question: QuestionArgs,
+    /// Values to show.
+    #[arg(short = 'n', value_name = "N", default_value_t = 10)]
+    most: usize,
+    /// Print a JSON object a line.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print comma-separated values.
+    #[arg(long)]
+    csv: bool,
+}
+
+/// Columns of the longest bar.
+const BAR_LEN: u64 = 30;
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let query = args.question.query()?;
+    let answers = args.question.ask(&query, How::Records)?;
+    let mut counts: HashMap<Value, u64> = HashMap::new();
+    let mut failed: Vec<ArchiveError> = Vec::new();
+    for (segment, records) in answers.found() {
+        let rows = match rows_of(segment, records) {
+            Ok(rows) => rows,
+            Err(error) => {
+                failed.push(error);
+                continue;
+            }
+        };
+        if let Err(error) = args.field.count(segment, rows.as_deref(), &mut counts) {
+            failed.push(error);
+        }
+    }
+    let values = counts.len();
+    let total: u64 = counts.values().sum();
+    let mut counts: Vec<(Value, u64)> = counts.into_iter().collect();
+    counts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    counts.truncate(args.most);
+    print(args, &counts, values, total, out)?;
+    out.flush().context(CANNOT_WRITE)?;
+    answers.note_tagged(&query);
+    summary(&answers, answers.count(), None, started.elapsed().as_secs_f64());
+    answers.finish()?;
+    report_failed(&failed)
+}
+
+fn print(
+    args: &Args,
+    counts: &[(Value, u64)],
+    values: usize,
+    total: u64,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let share = |count: u64| count as f64 / total.max(1) as f64;
+    if args.json {
+        for (value, count) in counts {
+            let (text, share) = (json::string(&value.to_string()), share(*count));
+            line(out, format_args!(r#"{{"value":{text},"count":{count},"share":{share:.6}}}"#))?;
+        }
+        return Ok(());
+    }
+    if args.csv {
+        line(out, format_args!("value,count,share"))?;
+        for (value, count) in counts {
+            let text = value.to_string();
+            let text = match text.contains([',', '"', '\n']) {
+                true => format!("\"{}\"", text.replace('"', "\"\"")),
+                false => text,
+            };
+            line(out, format_args!("{text},{count},{:.6}", share(*count)))?;
+        }
+        return Ok(());
+    }
+    let most = counts.first().map_or(1, |(_, count)| *count).max(1);
+    let headings = [
+        ("value", Align::Left),
+        ("count", Align::Right),
+        ("percent", Align::Right),
+        ("", Align::Left),
+    ];
+    let row = |value: String, count: u64, bar: String| {
+        vec![value, count.to_string(), format!("{:.2}", 100.0 * share(count)), bar]
+    };
+    let mut rows = Vec::new();
+    for (value, count) in counts {
+        let bar = usize::try_from((count * BAR_LEN).div_ceil(most)).unwrap_or(0);
+        rows.push(row(value.to_string(), *count, "#".repeat(bar)));
+    }
+    if values > counts.len() {
+        let shown: u64 = counts.iter().map(|(_, count)| count).sum();
+        let others = format!("({} others)", values - counts.len());
+        rows.push(row(others, total - shown, String::new()));
+    }
+    table::write(out, &headings, || rows.iter().cloned()).context(CANNOT_WRITE)
+}

@@ -1,0 +1,116 @@
+//! Damage: that it is noticed, named and repaired.
+
+use super::*;
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[at] ^= 0x55;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_index_is_named_and_made_again() {
+    let place = indexed();
+    let filters = ["udp port 53", "net 10.0.0.0/8 and tcp", "greater 1000"];
+    let expected = filters.map(|filter| place.count(filter));
+    // At its end nothing can be read, in the middle one thing cannot.
+    let files = place.index_files();
+    for (file, from_end) in [(0, 8), (1, 8), (0, 20_000), (1, 60_000)] {
+        let len = std::fs::metadata(&files[file]).unwrap().len();
+        flip(&files[file], usize::try_from(len).unwrap() - from_end);
+        let name = files[file].file_name().unwrap().to_str().unwrap();
+        let verified = place.words("verify");
+        assert_eq!(verified.code, Some(3), "{}", verified.err);
+        assert!(verified.out.contains(name), "{}", verified.out);
+        if from_end == 8 {
+            let ended = place.words("search --count udp port 53");
+            assert!(ended.err.contains(name) && ended.err.contains("incomplete"), "{ended:?}");
+            let found: u64 = ended.out.trim_end().parse().unwrap();
+            assert!(ended.code == Some(3) && found < expected[0] && found > 0, "{ended:?}");
+            let said = place.words("info").failed(3);
+            assert!(said.contains(name), "{said}");
+        }
+        let said = place.words("repair").failed(0);
+        assert!(said.contains("indexed again"), "{said}");
+        assert_eq!(filters.map(|filter| place.count(filter)), expected);
+        assert_eq!(place.index_files(), files);
+        place.words("verify").done();
+    }
+    assert!(place.words("repair").err.contains("none damaged"));
+}
+
+#[test]
+fn packets_that_have_changed_are_noticed_and_indexed_again() {
+    let place = indexed();
+    let mut bytes = std::fs::read(place.path("a.pcap")).unwrap();
+    // In the middle, so that neither end of the file changes: the time of a packet, its length
+    // on the wire, a byte of its MAC address.
+    let all = packets(&place.path("a.pcap"));
+    let offset: usize = 24 + all[..10_000].iter().map(|p| 16 + p.2.len()).sum::<usize>();
+    for (at, wrong) in [(3, "not where or when"), (14, "other headers"), (16, "other headers")] {
+        bytes[offset + at] ^= 1;
+        std::fs::write(place.path("a.pcap"), &bytes).unwrap();
+        place.words("verify --quick").done();
+        let verified = place.words("verify");
+        assert!(verified.out.contains("packet 10000 of"), "{verified:?}");
+        assert!(verified.out.contains(wrong), "{verified:?}");
+        assert_eq!(verified.code, Some(3));
+        place.words("repair").done();
+        place.words("verify").done();
+    }
+    // Another file altogether.
+    place.words("gen -c 500 --seed 3 -w a.pcap --force").done();
+    place.words("verify --quick").failed(3);
+    place.words("repair").done();
+    place.words("verify").done();
+    assert_eq!(place.count(""), 10_500);
+}
+
+#[test]
+fn what_cannot_be_told_is_left_until_it_is_named() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("captures")).unwrap();
+    place.words("gen -c 1000 -w captures/a.pcap").done();
+    place.words("index captures/a.pcap").done();
+    let index = place.index_files().remove(0);
+    std::fs::write(&index, "nothing of it is left").unwrap();
+    let said = place.words("repair").failed(3);
+    assert!(said.contains("not known; name it"), "{said}");
+    assert_eq!(std::fs::read(&index).unwrap(), b"nothing of it is left");
+    place.words("repair captures").done();
+    assert_eq!((place.count(""), place.index_files()), (1_000, vec![index.clone()]));
+    // After everything was moved, the capture has the name but not the path.
+    std::fs::write(&index, "nothing of it is left").unwrap();
+    std::fs::rename(place.path("captures"), place.path("moved")).unwrap();
+    place.words("repair moved").done();
+    assert_eq!((place.count(""), place.index_files().len()), (1_000, 1));
+    // The capture is gone.
+    std::fs::remove_file(place.path("moved/a.pcap")).unwrap();
+    let said = place.words("repair").failed(3);
+    assert!(said.contains("are not there"), "{said}");
+    assert_eq!(place.index_files().len(), 1);
+}
+
+#[test]
+fn our_copies_are_enough_to_repair() {
+    let place = Place::new();
+    place.sh("tapdex gen -c 1000 -w a.pcap && gzip a.pcap && tapdex index a.pcap.gz").done();
+    let files = place.index_files();
+    for gone in [false, true] {
+        if gone {
+            std::fs::remove_file(place.path("a.pcap.gz")).unwrap();
+        }
+        std::fs::write(&files[0], "nothing of it is left").unwrap();
+        place.words("repair").done();
+        assert_eq!((place.count(""), place.index_files()), (1_000, files.clone()));
+    }
+}
+
+#[test]
+fn what_was_left_behind_is_removed() {
+    let place = indexed();
+    let left = place.path("tapdex-archive/segments/.x.tdx.tmp");
+    std::fs::write(&left, "half an index").unwrap();
+    let said = place.words("repair").failed(0);
+    assert!(said.contains("removed ") && !left.exists(), "{said}");
+}
