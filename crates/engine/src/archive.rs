@@ -17,6 +17,7 @@ mod note;
 mod repair;
 mod segment;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -157,6 +158,13 @@ pub enum ArchiveError {
         path: PathBuf,
         /// What is wrong.
         message: String,
+    },
+    /// Not all of a capture is indexed: it is being indexed, that was interrupted, or an index file
+    /// was removed. Index it again.
+    #[error("{} is not indexed to its end; tapdex index goes on with it", path.display())]
+    MissingPart {
+        /// The capture.
+        path: PathBuf,
     },
     /// The file with the packets of a segment is not there, or is not what was indexed.
     #[error("{}: {message}", path.display())]
@@ -304,7 +312,41 @@ impl Archive {
                 Err(error) => failed.push(error),
             }
         }
+        self.find_gaps(&segments, &mut failed);
         segments.sort_by_key(|segment: &Segment| segment.note().time_min);
         Ok((segments, failed))
+    }
+
+    /// Finds captures of which a part was not indexed, or whose index was removed: without those
+    /// every answer would be incomplete and nobody would know.
+    fn find_gaps(&self, segments: &[Segment], failed: &mut Vec<ArchiveError>) {
+        // By name, which all parts of a capture have but for their number.
+        let mut captures: BTreeMap<&str, Vec<&Segment>> = BTreeMap::new();
+        for segment in segments {
+            captures.entry(ingest::capture_name(segment.path())).or_default().push(segment);
+        }
+        let damaged: Vec<PathBuf> = failed
+            .iter()
+            .filter_map(|error| match error {
+                ArchiveError::Index { path, .. } | ArchiveError::BadNote { path, .. } => {
+                    Some(path.clone())
+                }
+                _ => None,
+            })
+            .collect();
+        for (name, mut parts) in captures {
+            if damaged.iter().any(|path| ingest::capture_name(path) == name) {
+                continue;
+            }
+            parts.sort_by_key(|segment| segment.note().source.part);
+            let whole = (0..).zip(&parts).all(|(part, segment)| segment.note().source.part == part);
+            let ends = parts.last().is_some_and(|segment| segment.note().source.last);
+            if let Some(first) = parts.first()
+                && !(whole && ends)
+            {
+                let path = first.packet_path();
+                failed.push(ArchiveError::MissingPart { path });
+            }
+        }
     }
 }

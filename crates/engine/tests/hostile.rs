@@ -408,8 +408,8 @@ fn forged_times_and_marks_are_found() {
 #[test]
 fn forged_row_maps_are_found() {
     use SectionKind::RowMap;
-    // 300 rows have records of nine bits: eight contexts of 20 codes. Then three blocks' starts, and
-    // the end of the last.
+    // 300 rows have records of nine bits: eight contexts of 20 codes. Then three blocks' starts,
+    // and the end of the last.
     let starts = 8 + 80;
     assert_eq!(what(Forgery::new().set(RowMap, None, 0, &[0x2D])), "number of rows");
     assert_eq!(what(Forgery::new().set(RowMap, None, 4, &[2])), "reserved field");

@@ -10,9 +10,9 @@ use std::time::UNIX_EPOCH;
 
 use super::builder::{RECORDS_MAX, SegmentBuilder};
 use super::note::{Note, Source};
-use super::segment::{Segment, ends_sum};
+use super::segment::ends_sum;
 use super::{Archive, ArchiveError, Settings};
-use crate::capture::{CaptureReader, Compression, Layout, decompress};
+use crate::capture::{CaptureReader, Compression, decompress};
 use crate::storage::{Disk, Storage, temporary_path};
 
 /// A capture to take in.
@@ -105,13 +105,16 @@ struct Queue {
     running: usize,
 }
 
+/// The segments of captures, by where the capture is: their index files, and what they say.
+type Known = BTreeMap<PathBuf, Vec<(PathBuf, Note)>>;
+
 /// What the threads share.
 struct Shared<'a> {
     inputs: &'a [Input],
     queue: Mutex<Queue>,
     changed: Condvar,
     reports: Mutex<Vec<FileReport>>,
-    known: BTreeMap<PathBuf, Vec<(PathBuf, Source, Layout)>>,
+    known: Known,
     bytes: AtomicU64,
     bytes_total: AtomicU64,
     packets: AtomicU64,
@@ -211,18 +214,17 @@ impl<'a> Ingest<'a> {
     }
 
     /// The segments that are there, by the capture that they were made of.
-    fn known(&self) -> Result<BTreeMap<PathBuf, Vec<(PathBuf, Source, Layout)>>, ArchiveError> {
+    fn known(&self) -> Result<Known, ArchiveError> {
         let folder = self.archive.segments_folder();
-        let mut known: BTreeMap<PathBuf, Vec<_>> = BTreeMap::new();
+        let mut known = Known::new();
         // One that cannot be opened is not known: its capture is indexed again.
         for segment in self.archive.segments()?.0 {
             let note = segment.note();
             let origin = folder.join(note.source.origin());
             let origin = origin.canonicalize().unwrap_or(origin);
-            let entry = (segment.path().to_owned(), note.source.clone(), note.layout.clone());
-            known.entry(origin).or_default().push(entry);
+            known.entry(origin).or_default().push((segment.path().to_owned(), note.clone()));
         }
-        known.values_mut().for_each(|segments| segments.sort_by_key(|(_, s, _)| s.part));
+        known.values_mut().for_each(|parts| parts.sort_by_key(|(_, note)| note.source.part));
         Ok(known)
     }
 
@@ -384,38 +386,44 @@ impl<'a> Ingest<'a> {
 
     /// Opens a capture, or goes on where its last segment ends; `None` if there is nothing to do.
     fn open(&self, shared: &Shared<'_>, input: usize) -> Result<Option<State>, ArchiveError> {
-        let (origin, metadata) = match &shared.inputs[input] {
+        let path = match &shared.inputs[input] {
             Input::Stdin(name) => {
                 lock(&shared.reports)[input].path = name.into();
-                let path = self.copy_path(Path::new(name));
-                let stdin = Path::new("/dev/stdin");
-                let file = File::open(stdin).map_err(|e| ArchiveError::io("open", stdin, e))?;
-                let mut plain = decompress(file).map_err(ArchiveError::capture(stdin))?;
-                self.copy(shared, &mut plain, stdin, &path)?;
-                return self.start(&path, None).map(Some);
+                return self.open_stream(shared, Path::new("/dev/stdin"), name).map(Some);
             }
-            Input::File(path) => {
-                lock(&shared.reports)[input].path = path.clone();
-                let failed = |what| move |error| ArchiveError::io(what, path, error);
-                let origin = path.canonicalize().map_err(failed("open"))?;
-                let metadata = origin.metadata().map_err(failed("read"))?;
-                if metadata.is_dir() {
-                    let error = io::ErrorKind::IsADirectory.into();
-                    return Err(ArchiveError::io("read", path, error));
-                }
-                (origin, metadata)
-            }
+            Input::File(path) => path,
         };
+        lock(&shared.reports)[input].path = path.clone();
+        let failed = |what| move |error| ArchiveError::io(what, path, error);
+        let origin = path.canonicalize().map_err(failed("open"))?;
+        let metadata = origin.metadata().map_err(failed("read"))?;
+        if metadata.is_dir() {
+            return Err(failed("read")(io::ErrorKind::IsADirectory.into()));
+        }
+        if !metadata.is_file() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            return self.open_stream(shared, path, &name).map(Some);
+        }
+        // Given twice, it would be in two threads' way.
+        let earlier = shared.inputs[..input].iter().filter_map(|input| match input {
+            Input::File(path) => path.canonicalize().ok(),
+            Input::Stdin(_) => None,
+        });
+        if earlier.into_iter().any(|earlier| earlier == origin) {
+            lock(&shared.reports)[input].skipped = true;
+            return Ok(None);
+        }
         let modified_ns = modified_ns(&metadata);
         let known = shared.known.get(&origin).map_or(&[][..], Vec::as_slice);
         let is_current =
             |source: &Source| (source.len, source.modified_ns) == (metadata.len(), modified_ns);
-        let in_order = (0..).zip(known).all(|(part, (_, source, _))| source.part == part);
-        if let Some((_, source, layout)) = known.last()
+        let in_order = (0..).zip(known).all(|(part, (_, note))| note.source.part == part);
+        if let Some((_, note)) = known.last()
             && in_order
-            && known.iter().all(|(_, source, _)| is_current(source))
+            && known.iter().all(|(_, note)| is_current(&note.source))
             && !self.force
         {
+            let mut source = note.source.clone();
             shared.bytes.fetch_add(source.end, Ordering::Relaxed);
             if source.last {
                 lock(&shared.reports)[input].skipped = true;
@@ -424,31 +432,36 @@ impl<'a> Ingest<'a> {
             let path = self.archive.segments_folder().join(source.path());
             let path = path.canonicalize().map_err(|e| ArchiveError::io("open", &path, e))?;
             let file = File::open(&path).map_err(|e| ArchiveError::io("open", &path, e))?;
-            let reader = CaptureReader::resume(file, layout.clone(), source.end)
+            let reader = CaptureReader::resume(file, note.layout.clone(), source.end)
                 .map_err(ArchiveError::capture(&path))?;
-            let mut source = source.clone();
-            let records = self.records_of(known);
-            (source.part, source.start) = (source.part + 1, source.end);
-            source.records_before = records;
+            (source.part, source.start) = (source.part.saturating_add(1), source.end);
+            source.records_before = source.records_before.saturating_add(note.records);
             return Ok(Some(State { reader, source, path }));
         }
-        let mut file = File::open(&origin).map_err(|e| ArchiveError::io("open", &origin, e))?;
-        let plain = decompress(&mut file).map_err(ArchiveError::capture(&origin))?;
+        let mut file = File::open(&origin).map_err(failed("open"))?;
+        let mut plain = decompress(&mut file).map_err(ArchiveError::capture(&origin))?;
         if plain.compression() == Compression::None {
-            drop(plain);
             return self.start(&origin, None).map(Some);
         }
-        let path = self.copy_path(&origin);
-        let mut plain = plain;
-        self.copy(shared, &mut plain, &origin, &path)?;
-        self.start(&path, Some((&origin, metadata.len(), modified_ns))).map(Some)
+        let copy = self.copy_path(&origin);
+        self.copy(shared, &mut plain, &origin, &copy)?;
+        self.start(&copy, Some((&origin, metadata.len(), modified_ns))).map(Some)
     }
 
-    /// Packets of some segments of one capture.
-    fn records_of(&self, segments: &[(PathBuf, Source, Layout)]) -> u64 {
-        let last = segments.last();
-        let opened = last.and_then(|(path, _, _)| Segment::open(path).ok());
-        opened.map_or(0, |last| last.note().source.records_before + last.note().records)
+    /// Copies a stream into the archive, under a name that nothing there has.
+    fn open_stream(
+        &self,
+        shared: &Shared<'_>,
+        stream: &Path,
+        name: &str,
+    ) -> Result<State, ArchiveError> {
+        let names = std::iter::once(name.to_owned()).chain((2..).map(|n| format!("{name}-{n}")));
+        let mut paths = names.map(|name| self.copy_path(Path::new(&name)));
+        let copy = paths.find(|path| !path.exists()).unwrap_or_default();
+        let file = File::open(stream).map_err(|e| ArchiveError::io("open", stream, e))?;
+        let mut plain = decompress(file).map_err(ArchiveError::capture(stream))?;
+        self.copy(shared, &mut plain, stream, &copy)?;
+        self.start(&copy, None)
     }
 
     /// Starts with the first packet of a file.
@@ -549,7 +562,8 @@ impl<'a> Ingest<'a> {
         let Input::File(path) = &shared.inputs[input] else { return Ok(()) };
         let origin = path.canonicalize().unwrap_or(path.clone());
         let name = segment_name(packets);
-        for (path, known, _) in shared.known.get(&origin).into_iter().flatten() {
+        for (path, note) in shared.known.get(&origin).into_iter().flatten() {
+            let known = &note.source;
             let stem = path.file_stem().and_then(|stem| stem.to_str()?.rsplit_once('-'));
             // Where it went on from these, they are its first parts.
             let is_old = (known.len, known.modified_ns) != (source.len, source.modified_ns);
@@ -593,6 +607,12 @@ pub(super) fn segment_name(path: &Path) -> String {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
     });
     format!("{name}-{hash:016x}")
+}
+
+/// What the names of all index files of a capture start with.
+pub(super) fn capture_name(index_file: &Path) -> &str {
+    let stem = index_file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    stem.rsplit_once('-').map_or(stem, |(name, _)| name)
 }
 
 /// The way from a folder to a file, both from the root.

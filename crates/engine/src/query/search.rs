@@ -18,6 +18,10 @@ use crate::packet::{Headers, LinkType, decode};
 /// From so many segments on several are asked at a time.
 const SEGMENTS_PARALLEL: usize = 32;
 
+/// The filter compiled for links, and whether their captures have the other byte order; or why it
+/// could not be.
+type Programs = BTreeMap<(LinkType, bool), Result<Arc<Program>, String>>;
+
 /// A question: a filter, and the times that packets have to be from.
 #[derive(Debug)]
 pub struct Query {
@@ -27,7 +31,7 @@ pub struct Query {
     from_ns: u64,
     /// The first nanosecond that is too late; `None` if none is.
     to_ns: Option<u64>,
-    programs: Mutex<BTreeMap<(LinkType, bool), Result<Arc<Program>, String>>>,
+    programs: Mutex<Programs>,
 }
 
 /// The answer of a segment.

@@ -325,7 +325,7 @@ fn display_filters_of_tshark() {
         format!("ip.src == {host} or ip.dst > {host}"),
         format!("ipv6.addr == {host6}"),
         "ipv6 and not icmpv6".to_owned(),
-        "tcp.port == 443".to_owned(),
+        "tcp.port in {1..1023}".to_owned(),
         "tcp.flags.syn == 1 and tcp.flags.ack == 0".to_owned(),
         "udp.port in {53, 1000..40000}".to_owned(),
         "tcp.srcport >= 1024 and frame.len > 200".to_owned(),
@@ -344,5 +344,5 @@ fn display_filters_of_tshark() {
         let query = Query::new(filter, None, None);
         check(&truth, &indexed, &query, Some(&expected), &tally, || text.clone());
     }
-    tally.finish("tshark", texts.len() as u64, texts.len() as u64);
+    tally.finish("tshark", texts.len() as u64, texts.len() as u64 - 1);
 }
