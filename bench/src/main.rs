@@ -1,5 +1,6 @@
 //! `tapdex-bench`: tables of measurements, peers in the same run.
 
+mod archive;
 mod build;
 mod build_memory;
 mod codecs;
@@ -18,6 +19,8 @@ enum Command {
     BuildMemory(build_memory::Args),
     /// Opening and searching a large index file.
     Open(open::Args),
+    /// Indexing captures and searching them, beside tcpdump and tshark.
+    Archive(archive::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -26,5 +29,6 @@ fn main() -> anyhow::Result<()> {
         Command::Build(args) => build::run(&args),
         Command::BuildMemory(args) => build_memory::run(&args),
         Command::Open(args) => open::run(&args),
+        Command::Archive(args) => archive::run(&args),
     }
 }

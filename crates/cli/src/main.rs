@@ -30,9 +30,10 @@ const BUFFER_BYTES: usize = 1 << 16;
 
 /// The index on a network tap: search days of packets in milliseconds.
 ///
-/// index takes captures into an archive, a folder with an index for each of them. The other
-/// commands ask it, with the filters of tcpdump or of Wireshark, and read few packets or none for
-/// that. Here with traffic that is made up:
+/// index takes captures into an archive, a folder with an index for each of them. search shows the
+/// packets that match a filter of tcpdump or Wireshark, extract writes them as a capture. Most
+/// filters are answered from the index, and only the packets that are wanted are read. Here with
+/// traffic that is made up:
 ///
 ///     tapdex gen -c 20000 -w a.pcap --force
 ///     tapdex index --quiet a.pcap

@@ -468,36 +468,36 @@ mod info {
 times 60 to 1500
 
 field      bits  codec  keys  bytes  bytes a row  percent
-src          32                  66       22.000      3.6
-  digit 0     8  wah       1     14        4.667      0.8
-  digit 1     8  wah       1     14        4.667      0.8
-  digit 2     8  wah       1     14        4.667      0.8
+src          32                  66       22.000      3.5
+  digit 0     8  wah       1     14        4.667      0.7
+  digit 1     8  wah       1     14        4.667      0.7
+  digit 2     8  wah       1     14        4.667      0.7
   digit 3     8  wah       2     24        8.000      1.3
 port         16  wah       2     24        8.000      1.3
 
 section  bytes  bytes a row  percent
-keys        14        4.667      0.8
-offsets     48       16.000      2.6
+keys        14        4.667      0.7
+offsets     48       16.000      2.5
 bitmaps     28        9.333      1.5
-row map     32       10.667      1.7
+row map     65       21.667      3.4
 times       32       10.667      1.7
-rest      1678      559.333     91.6
-total     1832      610.667    100.0
+rest      1709      569.667     90.1
+total     1896      632.000    100.0
 ",
         );
         let json = folder.run("info s.tdx --json").done();
         let lines: Vec<&str> = json.lines().collect();
-        let file = r#"{"rows":3,"order":"sorted","version":1,"bytes":1832,"#;
+        let file = r#"{"rows":3,"order":"sorted","version":1,"bytes":1896,"#;
         assert_eq!(lines[0], format!(r#"{file}"times":{{"first":60,"last":1500}}}}"#));
         let field = r#"{"field":"src","bits":32,"columns":4,"bytes":66,"#;
-        assert_eq!(lines[1], format!(r#"{field}"bytes_per_row":22.000,"percent":3.6}}"#));
+        assert_eq!(lines[1], format!(r#"{field}"bytes_per_row":22.000,"percent":3.5}}"#));
         let column = r#"{"field":"src","digit":3,"bits":8,"codec":"wah","w":null,"keys":2,"#;
         assert_eq!(
             lines[6],
             format!(r#"{column}"bytes":24,"bytes_per_row":8.000,"percent":1.3}}"#)
         );
-        let section = r#"{"section":"row map","bytes":32,"#;
-        assert_eq!(lines[11], format!(r#"{section}"bytes_per_row":10.667,"percent":1.7}}"#));
+        let section = r#"{"section":"row map","bytes":65,"#;
+        assert_eq!(lines[11], format!(r#"{section}"bytes_per_row":21.667,"percent":3.4}}"#));
         assert_eq!(lines.len(), 14);
         let bytes = |line: &str| -> u64 {
             let (_, rest) = line.split_once(r#""bytes":"#).unwrap();

@@ -339,14 +339,59 @@ impl Archive {
                 continue;
             }
             parts.sort_by_key(|segment| segment.note().source.part);
-            let whole = (0..).zip(&parts).all(|(part, segment)| segment.note().source.part == part);
+            let Some(first) = parts.first() else { continue };
+            let (path, source) = (first.packet_path(), &first.note().source);
+            let path = path.canonicalize().unwrap_or(path);
+            let follows = |pair: &[&Segment]| {
+                let (a, b) = (pair[0].note(), pair[1].note());
+                let is_next = (b.source.part, b.source.start, b.source.records_before)
+                    == (
+                        a.source.part.saturating_add(1),
+                        a.source.end,
+                        a.source.records_before.saturating_add(a.records),
+                    );
+                let is_same =
+                    (a.source.len, a.source.modified_ns) == (b.source.len, b.source.modified_ns);
+                is_next && is_same
+            };
             let ends = parts.last().is_some_and(|segment| segment.note().source.last);
-            if let Some(first) = parts.first()
-                && !(whole && ends)
-            {
-                let path = first.packet_path();
+            if source.part != 0 || !ends || !parts.windows(2).all(follows) {
                 failed.push(ArchiveError::MissingPart { path });
+                continue;
             }
+            // Of a copy the length that is known is that of what was copied.
+            let message = match path.metadata() {
+                Err(_) => "the packets are not there; put the file back, or index it where it is",
+                Ok(data) if !source.is_copy() && data.len() != source.len => {
+                    "the file has changed since it was indexed; tapdex index takes it in again"
+                }
+                Ok(_) => continue,
+            };
+            failed.push(ArchiveError::BadPackets { path, message: message.into() });
         }
+        let names: Vec<&str> = segments
+            .iter()
+            .map(Segment::path)
+            .chain(damaged.iter().map(PathBuf::as_path))
+            .map(ingest::capture_name)
+            .collect();
+        for path in self.copies_without_index(&names) {
+            let message = "our copy of a stream is not indexed; tapdex repair does that".into();
+            failed.push(ArchiveError::BadPackets { path, message });
+        }
+    }
+
+    /// Our copies of captures that no segment is about, by what the names of segments start with:
+    /// indexing them was interrupted.
+    fn copies_without_index(&self, names: &[&str]) -> Vec<PathBuf> {
+        let Ok(folder) = std::fs::read_dir(self.packets_folder()) else {
+            return Vec::new();
+        };
+        let is_left = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let path = path.canonicalize().unwrap_or(path.clone());
+            !name.starts_with('.') && !names.contains(&ingest::segment_name(&path).as_str())
+        };
+        folder.flatten().map(|entry| entry.path()).filter(is_left).collect()
     }
 }

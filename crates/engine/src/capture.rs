@@ -42,7 +42,7 @@ mod write;
 
 pub use compression::{Compression, Decompressed, decompress};
 pub use error::{CaptureError, DecompressError};
-pub use read::{CaptureReader, Record};
+pub use read::{CaptureReader, Record, is_capture};
 pub use write::{CaptureWriter, FileFormat};
 
 use std::fs::File;

@@ -1,12 +1,58 @@
-//! Bitmap indexes: from columns of digits to a file that is searched where it lies.
+//! Packet captures that can be searched: from captures to bitmap indexes, from filters to packets.
 //!
-//! A table has a row for each packet and a *field* for each number that people ask for: addresses,
-//! ports, lengths. A field is cut into digits of 8 or 16 bits, and each digit is a *column*. The
-//! index of a column says, for every value that occurs in it, in which rows it stands: a compressed
-//! set of [`tapdex_bitmap`]. All columns of a table go into one file, `*.tdx`, and a look-up reads
-//! the few bitmaps it needs from it.
+//! The modules in the order in which a packet goes in and an answer comes out:
 //!
-//! # In short
+//! 1. [`capture`] reads pcap and pcapng: a [`Record`](capture::Record) for each packet.
+//! 2. [`packet`] decodes the [`Headers`](packet::Headers) of a frame.
+//! 3. [`archive`] is a folder of captures and their indexes. [`Ingest`](archive::Ingest) takes
+//!    captures in and makes a [`Segment`](archive::Segment) of up to four million packets at a
+//!    time.
+//! 4. [`index`] is the file of a segment: bitmaps for every value of every column.
+//! 5. [`query`] understands filters, plans them, and asks segments: [`Query`](query::Query).
+//!
+//! Beside them, [`storage`] is what a writer needs of a disk, and [`traffic`] makes packets up.
+//!
+//! # Captures
+//!
+//! ```
+//! use std::io::Write;
+//! use tapdex_engine::archive::{Archive, Ingest, Input};
+//! use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
+//! use tapdex_engine::query::{Query, filter::Filter};
+//! use tapdex_engine::traffic::{Profile, Traffic};
+//!
+//! // A capture of made-up traffic: Ethernet, times in nanoseconds.
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("a.pcap");
+//! let file = std::io::BufWriter::new(std::fs::File::create(&path)?);
+//! let ethernet = Interface::new(1, 1_000_000_000);
+//! let mut writer = CaptureWriter::new(file, FileFormat::Pcap, &[ethernet], "")?;
+//! let mut traffic = Traffic::new(&Profile { packets: 1_000, ..Profile::default() });
+//! while let Some(packet) = traffic.next() {
+//!     writer.packet(0, packet.time_ns, packet.wire_len, packet.data)?;
+//! }
+//! writer.finish()?.flush()?;
+//!
+//! // Take it in. What is wrong with a capture is in its report.
+//! let archive = Archive::create(&folder.path().join("archive"), None, None)?;
+//! let report = Ingest::new(&archive).run(&[Input::File(path)])?;
+//! assert_eq!(report.files[0].packets, 1_000);
+//!
+//! // Ask it. No packet is read for this: columns tell all.
+//! let query = Query::new(Filter::parse("tcp or udp", 0)?, None, None);
+//! let (segments, failed) = archive.segments()?;
+//! let answer = query.count(&segments[0])?;
+//! assert!(failed.is_empty() && answer.count > 500 && answer.read == 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Tables
+//!
+//! The index knows nothing of packets. A table has a row for each packet and a *field* for each
+//! number that people ask for: addresses, ports, lengths. A field is cut into digits of 8 or 16
+//! bits, and each digit is a *column*. The index of a column says, for every value that occurs in
+//! it, in which rows it stands: a compressed set of [`tapdex_bitmap`]. All columns of a table go
+//! into one file, `*.tdx`, and a look-up reads the few bitmaps it needs from it.
 //!
 //! ```
 //! use tapdex_bitmap::{Chunks, Codec};
@@ -54,6 +100,8 @@
 //!
 //! # What holds
 //!
+//! - A filter in the language of tcpdump matches the packets that libpcap's program matches. What
+//!   columns cannot tell is decided by that program, see [`query::bpf`].
 //! - A file has its name when it is complete and on the disk, and is not changed after that. See
 //!   [`IndexWriter`](index::IndexWriter) and [`storage`].
 //! - Every byte of a file is covered by a checksum, or compared with what it has to be. What a
@@ -68,8 +116,9 @@
 //! - The same table gives the same bytes, on every machine and by every
 //!   [`Builder`](index::Builder).
 //!
-//! `docs/format.md` in the repository is the specification of the file. Not useful for: tables that
-//! change, rows that are deleted, values longer than 128 bits.
+//! `docs/format.md` in the repository is the specification of the file, `docs/filters.md` that of
+//! filters. Not useful for: what packets carry, tables that change, rows that are deleted, values
+//! longer than 128 bits.
 
 pub mod archive;
 pub mod capture;

@@ -593,11 +593,11 @@ fn nothing_is_written_that_nobody_reads() {
     // A file without packets has a header all the same.
     let ours = read(&writer.finish().unwrap());
     assert_eq!((ours.packets.len(), ours.error), (0, None));
-    // Texts longer than an option are cut, between characters.
+    // Texts longer than an option are cut, between characters; a reader keeps the start of names.
     let name = "\u{e9}".repeat(40_000);
     let named = Interface { name: name.clone(), ..Interface::new(1, 1) };
     let ours = read(&write(FileFormat::Pcapng, &[named], &name));
-    assert_eq!(ours.layout.unwrap().interfaces[0].name, name[..65_534]);
+    assert_eq!(ours.layout.unwrap().interfaces[0].name, name[..100]);
     assert_eq!(ours.packets.len(), 9);
 }
 
@@ -702,4 +702,15 @@ fn errors_name_the_place() {
         text(b"PK\x03\x04 and so on"),
         "not a pcap or pcapng file: it starts with [50, 4B, 03, 04], expected a magic number"
     );
+}
+
+#[test]
+fn interfaces_have_a_bound() {
+    let mut file = Pcapng::new(false);
+    for _ in 0..=65_535 {
+        file.interface(1, 0, &[]);
+    }
+    let ours = read(&file.0.bytes);
+    assert!(ours.error.unwrap().contains("number of interfaces"));
+    assert_eq!(ours.layout.unwrap().interfaces.len(), 65_535);
 }

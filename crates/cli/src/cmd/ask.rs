@@ -164,6 +164,21 @@ impl Answers {
         Ok(())
     }
 
+    /// Refuses to write over the packets that are asked for.
+    pub(crate) fn check_target(&self, target: &std::path::Path) -> anyhow::Result<()> {
+        let Ok(target) = target.canonicalize() else {
+            return Ok(());
+        };
+        for (segment, _) in &self.segments {
+            anyhow::ensure!(
+                segment.packet_path().canonicalize().ok() != Some(target.clone()),
+                "{} has packets of the archive; write to another file",
+                target.display()
+            );
+        }
+        Ok(())
+    }
+
     /// How many packets match.
     pub(crate) fn count(&self) -> u64 {
         self.segments.iter().map(|(_, answer)| answer.count).sum()
@@ -173,7 +188,10 @@ impl Answers {
     pub(crate) fn segments_read(&self) -> (usize, usize) {
         let was_read = |answer: &Answer| !answer.pruned_by_time && !answer.pruned_by_keys;
         let read = self.segments.iter().filter(|(_, answer)| was_read(answer)).count();
-        (read, self.segments.len() + self.failed.len())
+        let unread = |error: &&ArchiveError| {
+            matches!(error, ArchiveError::Index { .. } | ArchiveError::BadNote { .. })
+        };
+        (read, self.segments.len() + self.failed.iter().filter(unread).count())
     }
 
     /// The segments of which packets match, with those.
@@ -281,8 +299,8 @@ pub(crate) fn report_failed(failed: &[ArchiveError]) -> anyhow::Result<()> {
     }
     match failed.len() {
         0 => Ok(()),
-        1 => Err(Incomplete("1 segment could not be asked".into()).into()),
-        n => Err(Incomplete(format!("{n} segments could not be asked")).into()),
+        1 => Err(Incomplete("1 capture or segment, named above".into()).into()),
+        n => Err(Incomplete(format!("{n} captures or segments, named above")).into()),
     }
 }
 

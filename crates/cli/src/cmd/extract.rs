@@ -73,12 +73,19 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut progress = Progress::new();
     progress.show(|_| "searching".to_owned());
     let mut answers = args.question.ask(&query, How::Records)?;
+    answers.check_target(&args.write)?;
     let found = answers.count();
     if args.flow && found > 0 {
         flow::extend(&mut answers, &query)?;
     }
     let written = write(args, &query, &answers, &mut output, &mut progress)?;
-    output.finish()?;
+    if args.write.is_file() && answers.failed.len() + written.failed.len() > 0 {
+        // What is there may be worth more than a part of the answer.
+        drop(output);
+        note(&format!("{} is left as it was", args.write.display()));
+    } else {
+        output.finish()?;
+    }
     drop(progress);
     answers.note_tagged(&query);
     if written.stopped {

@@ -114,3 +114,84 @@ fn what_was_left_behind_is_removed() {
     let said = place.words("repair").failed(0);
     assert!(said.contains("removed ") && !left.exists(), "{said}");
 }
+
+#[test]
+fn a_capture_that_has_grown_or_gone_is_not_passed_over_in_silence() {
+    let place = Place::new();
+    place.words("gen -c 2000 -w a.pcap").done();
+    place.words("index a.pcap").done();
+    place.words("gen -c 3000 -w more.pcap --seed 2").done();
+    place.sh("tail -c +25 more.pcap >> a.pcap").done();
+    let said = place.words("search --count tcp").failed(3);
+    assert!(said.contains("a.pcap: the file has changed"), "{said}");
+    place.words("index a.pcap").done();
+    assert_eq!(place.count(""), 5000);
+    std::fs::remove_file(place.path("a.pcap")).unwrap();
+    let said = place.words("search --count tcp").failed(3);
+    assert!(said.contains("a.pcap: the packets are not there"), "{said}");
+}
+
+#[test]
+fn a_capture_under_another_name_is_not_counted_twice() {
+    let place = Place::new();
+    place.words("gen -c 2000 -w a.pcap").done();
+    place.words("index a.pcap").done();
+    place.sh("mv a.pcap b.pcap").done();
+    place.words("index b.pcap").done();
+    assert_eq!(place.count(""), 2000);
+    assert_eq!(place.index_files().len(), 1);
+}
+
+#[test]
+fn what_is_wrong_with_a_compressed_stream_is_said() {
+    let place = Place::new();
+    place.words("gen -c 2000 -w a.pcap").done();
+    place.sh("gzip -k a.pcap").done();
+    let path = place.path("a.pcap.gz");
+    let whole = std::fs::read(&path).unwrap();
+    // The checksum at the end, and then the end itself.
+    flip(&path, whole.len() - 6);
+    let said = place.words("index a.pcap.gz").failed(3);
+    assert!(said.contains("indexed 2000 packets, then:") && said.contains("damaged"), "{said}");
+    assert_eq!(place.count(""), 2000);
+    std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let said = place.words("index a.pcap.gz").failed(3);
+    assert!(said.contains("cut off") || said.contains("then:"), "{said}");
+    assert!(place.count("") < 2000);
+    std::fs::write(&path, &whole).unwrap();
+    place.words("index a.pcap.gz").done();
+    assert_eq!(place.count(""), 2000);
+    let copies = place.path("tapdex-archive/packets").read_dir().unwrap();
+    assert_eq!(copies.count(), 1, "old copies are removed");
+}
+
+#[test]
+fn a_copy_without_an_index_is_found_and_indexed() {
+    let place = Place::new();
+    place.words("gen -c 2000 -w a.pcap").done();
+    place.sh("tapdex index - < a.pcap").done();
+    std::fs::remove_file(&place.index_files()[0]).unwrap();
+    let said = place.words("search --count tcp").failed(3);
+    assert!(said.contains("is not indexed"), "{said}");
+    place.words("repair").done();
+    assert_eq!(place.count(""), 2000);
+    // What is no capture is not kept.
+    place.sh("head -c 100000 /dev/zero | tapdex index -").failed(3);
+    assert_eq!(place.count(""), 2000);
+}
+
+#[test]
+fn the_packets_of_the_archive_are_not_written_over() {
+    let place = Place::new();
+    place.words("gen -c 2000 -w a.pcap").done();
+    place.words("index a.pcap").done();
+    let before = std::fs::read(place.path("a.pcap")).unwrap();
+    let said = place.words("extract -w a.pcap --force tcp").failed(2);
+    assert!(said.contains("has packets of the archive"), "{said}");
+    assert_eq!(std::fs::read(place.path("a.pcap")).unwrap(), before);
+    // A file that is there is not replaced by a part of the answer.
+    std::fs::write(place.path("old.pcapng"), "precious").unwrap();
+    std::fs::remove_file(place.path("a.pcap")).unwrap();
+    place.words("extract -w old.pcapng --force tcp").failed(3);
+    assert_eq!(std::fs::read(place.path("old.pcapng")).unwrap(), b"precious");
+}

@@ -25,7 +25,7 @@ const BATCH: usize = MARK_RECORDS as usize;
 /// Records of a segment: few enough that a segment is built in little memory, many enough that a
 /// search opens few files.
 pub(super) const RECORDS_MAX: usize = 1 << 22;
-/// Flows of a segment: with the greatest number of them it takes about 200 MB to build.
+/// Flows of a segment: with the greatest number of both it takes about 300 MB to build.
 const FLOWS_MAX: usize = 1 << 20;
 const WIDE_MAX: usize = 1 << 19;
 

@@ -1,6 +1,6 @@
 //! Taking captures in: reading, decoding and indexing them, several at a time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::builder::{RECORDS_MAX, SegmentBuilder};
 use super::note::{Note, Source};
 use super::segment::ends_sum;
 use super::{Archive, ArchiveError, Settings};
-use crate::capture::{CaptureReader, Compression, decompress};
+use crate::capture::{CaptureReader, Compression, DecompressError, decompress, is_capture};
 use crate::storage::{Disk, Storage, temporary_path};
 
 /// A capture to take in.
@@ -79,6 +79,12 @@ impl std::fmt::Debug for Ingest<'_> {
     }
 }
 
+/// Threads, however many are asked for: each has a segment in memory.
+const THREADS_MAX: usize = 64;
+
+/// As many bytes of a stream as tell whether it is a capture.
+const FIRST_BYTES: usize = 64;
+
 /// Packets between two looks at the clock and at whether to stop.
 const STEP_RECORDS: usize = 1 << 14;
 
@@ -96,6 +102,8 @@ struct State {
     /// What all its segments say of it.
     source: Source,
     path: PathBuf,
+    /// What was wrong with the stream that it is our copy of.
+    broken: Option<String>,
 }
 
 /// The work to be done, and the threads that wait for it.
@@ -115,9 +123,39 @@ struct Shared<'a> {
     changed: Condvar,
     reports: Mutex<Vec<FileReport>>,
     known: Known,
+    /// The captures that somebody works on, or has worked on.
+    taken: Mutex<BTreeSet<PathBuf>>,
     bytes: AtomicU64,
     bytes_total: AtomicU64,
     packets: AtomicU64,
+}
+
+/// A job that may give rise to another, as long as this lives.
+struct Running<'s, 'a> {
+    shared: &'s Shared<'a>,
+    ended: bool,
+}
+
+impl Running<'_, '_> {
+    /// Says that the job gives rise to no others but `next`.
+    fn end(&mut self, next: Option<Job>) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        let mut queue = lock(&self.shared.queue);
+        queue.running -= 1;
+        // Before other captures, so that few of them are open at a time.
+        if let Some(next) = next {
+            queue.jobs.push_front(next);
+        }
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Drop for Running<'_, '_> {
+    fn drop(&mut self) {
+        self.end(None);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -142,7 +180,7 @@ impl<'a> Ingest<'a> {
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         if threads > 0 {
-            self.threads = threads;
+            self.threads = threads.min(THREADS_MAX);
         }
         self
     }
@@ -187,6 +225,7 @@ impl<'a> Ingest<'a> {
             changed: Condvar::new(),
             reports: Mutex::new(inputs.iter().map(|_| FileReport::default()).collect()),
             known: self.known()?,
+            taken: Mutex::default(),
             bytes: AtomicU64::new(0),
             bytes_total: AtomicU64::new(0),
             packets: AtomicU64::new(0),
@@ -251,34 +290,21 @@ impl<'a> Ingest<'a> {
                 }
             };
             let input = job.input;
-            let mut passed_on = false;
-            if let Err(error) = self.job(shared, &mut builder, job, &mut passed_on) {
+            // If a thread should panic, the others must not wait for it.
+            let mut running = Running { shared, ended: false };
+            if let Err(error) = self.job(&mut builder, job, &mut running) {
                 lock(&shared.reports)[input].error = Some(error);
             }
-            if !passed_on {
-                self.done(shared, None);
-            }
         }
-    }
-
-    /// Says that a job gives rise to no others but `next`.
-    fn done(&self, shared: &Shared<'_>, next: Option<Job>) {
-        let mut queue = lock(&shared.queue);
-        queue.running -= 1;
-        // Before other captures, so that few of them are open at a time.
-        if let Some(next) = next {
-            queue.jobs.push_front(next);
-        }
-        shared.changed.notify_all();
     }
 
     fn job(
         &self,
-        shared: &Shared<'_>,
         builder: &mut SegmentBuilder,
         job: Job,
-        passed_on: &mut bool,
+        running: &mut Running<'_, '_>,
     ) -> Result<(), ArchiveError> {
+        let shared = running.shared;
         let state = match job.state {
             Some(state) => Some(state),
             None => self.open(shared, job.input)?,
@@ -287,7 +313,7 @@ impl<'a> Ingest<'a> {
             return Ok(());
         };
         builder.clear();
-        let damage = self.fill(shared, builder, &mut state)?;
+        let mut damage = self.fill(shared, builder, &mut state)?;
         let mut source = state.source.clone();
         source.end = state.reader.position();
         let records = builder.records();
@@ -299,6 +325,9 @@ impl<'a> Ingest<'a> {
         let len = file.metadata().map_err(failed("read"))?.len();
         // A segment that is full may be the last one all the same.
         source.last = !builder.is_full(self.records_max) || source.end == len;
+        if source.last && damage.is_none() {
+            damage = state.broken.take();
+        }
         source.damage = damage.clone().unwrap_or_default();
         let sum = ends_sum(&mut file, source.start, source.end).map_err(failed("read"))?;
         source.sum = sum.unwrap_or(0);
@@ -306,17 +335,14 @@ impl<'a> Ingest<'a> {
         builder.describe(&mut note);
         let packets = state.path.clone();
         let index_path = self.index_path(&packets, source.part);
-        if source.last {
-            *passed_on = true;
-            self.done(shared, None);
-        } else {
+        let next = (!source.last).then(|| {
             // The rest of the capture is read while this part of it is indexed.
             state.source.part += 1;
             state.source.start = source.end;
             state.source.records_before += records as u64;
-            *passed_on = true;
-            self.done(shared, Some(Job { input: job.input, state: Some(state) }));
-        }
+            Job { input: job.input, state: Some(state) }
+        });
+        running.end(next);
         let Settings { order, codec } = self.archive.settings();
         let index_bytes = builder
             .write(&Disk, &index_path, order, codec, &note)
@@ -405,11 +431,7 @@ impl<'a> Ingest<'a> {
             return self.open_stream(shared, path, &name).map(Some);
         }
         // Given twice, it would be in two threads' way.
-        let earlier = shared.inputs[..input].iter().filter_map(|input| match input {
-            Input::File(path) => path.canonicalize().ok(),
-            Input::Stdin(_) => None,
-        });
-        if earlier.into_iter().any(|earlier| earlier == origin) {
+        if !lock(&shared.taken).insert(origin.clone()) {
             lock(&shared.reports)[input].skipped = true;
             return Ok(None);
         }
@@ -421,6 +443,7 @@ impl<'a> Ingest<'a> {
         if let Some((_, note)) = known.last()
             && in_order
             && known.iter().all(|(_, note)| is_current(&note.source))
+            && self.has_same_packets(known)
             && !self.force
         {
             let mut source = note.source.clone();
@@ -436,16 +459,29 @@ impl<'a> Ingest<'a> {
                 .map_err(ArchiveError::capture(&path))?;
             (source.part, source.start) = (source.part.saturating_add(1), source.end);
             source.records_before = source.records_before.saturating_add(note.records);
-            return Ok(Some(State { reader, source, path }));
+            return Ok(Some(State { reader, source, path, broken: None }));
         }
         let mut file = File::open(&origin).map_err(failed("open"))?;
         let mut plain = decompress(&mut file).map_err(ArchiveError::capture(&origin))?;
         if plain.compression() == Compression::None {
             return self.start(&origin, None).map(Some);
         }
-        let copy = self.copy_path(&origin);
-        self.copy(shared, &mut plain, &origin, &copy)?;
-        self.start(&copy, Some((&origin, metadata.len(), modified_ns))).map(Some)
+        let copy = self.copy_path(&copy_name(&origin));
+        let broken = self.copy(shared, &mut plain, &origin, &copy)?;
+        let mut state = self.start(&copy, Some((&origin, metadata.len(), modified_ns)))?;
+        state.broken = broken;
+        Ok(Some(state))
+    }
+
+    /// Whether the packets of segments are those that were indexed.
+    fn has_same_packets(&self, known: &[(PathBuf, Note)]) -> bool {
+        let folder = self.archive.segments_folder();
+        known.iter().all(|(_, note)| {
+            let source = &note.source;
+            let file = File::open(folder.join(source.path()));
+            let sum = file.and_then(|mut file| ends_sum(&mut file, source.start, source.end));
+            sum.is_ok_and(|sum| sum == Some(source.sum))
+        })
     }
 
     /// Copies a stream into the archive, under a name that nothing there has.
@@ -456,12 +492,19 @@ impl<'a> Ingest<'a> {
         name: &str,
     ) -> Result<State, ArchiveError> {
         let names = std::iter::once(name.to_owned()).chain((2..).map(|n| format!("{name}-{n}")));
-        let mut paths = names.map(|name| self.copy_path(Path::new(&name)));
+        let mut paths = names.map(|name| self.copy_path(&segment_name(Path::new(&name))));
         let copy = paths.find(|path| !path.exists()).unwrap_or_default();
         let file = File::open(stream).map_err(|e| ArchiveError::io("open", stream, e))?;
         let mut plain = decompress(file).map_err(ArchiveError::capture(stream))?;
-        self.copy(shared, &mut plain, stream, &copy)?;
-        self.start(&copy, None)
+        let broken = self.copy(shared, &mut plain, stream, &copy)?;
+        let state = self.start(&copy, None);
+        if matches!(&state, Err(ArchiveError::Capture { source, .. }) if !source.is_io()) {
+            // No capture: not worth keeping.
+            let _ = std::fs::remove_file(&copy);
+        }
+        let mut state = state?;
+        state.broken = broken;
+        Ok(state)
     }
 
     /// Starts with the first packet of a file.
@@ -479,12 +522,12 @@ impl<'a> Ingest<'a> {
         (source.len, source.modified_ns) =
             origin.map_or((metadata.len(), modified_ns(&metadata)), |(_, len, time)| (len, time));
         source.start = reader.position();
-        Ok(State { reader, source, path })
+        Ok(State { reader, source, path, broken: None })
     }
 
     /// Where our copy of a capture goes.
-    fn copy_path(&self, origin: &Path) -> PathBuf {
-        self.archive.packets_folder().join(format!("{}.pcap", segment_name(origin)))
+    fn copy_path(&self, name: &str) -> PathBuf {
+        self.archive.packets_folder().join(format!("{name}.pcap"))
     }
 
     fn index_path(&self, packets: &Path, part: u32) -> PathBuf {
@@ -500,7 +543,7 @@ impl<'a> Ingest<'a> {
         source: &mut dyn Read,
         name: &Path,
         target: &Path,
-    ) -> Result<(), ArchiveError> {
+    ) -> Result<Option<String>, ArchiveError> {
         let folder = self.archive.packets_folder();
         std::fs::create_dir_all(&folder).map_err(|e| ArchiveError::io("create", &folder, e))?;
         let temporary = temporary_path(target);
@@ -513,7 +556,16 @@ impl<'a> Ingest<'a> {
                 break Err(ArchiveError::Interrupted);
             }
             match source.read(&mut buffer) {
-                Ok(0) => break Ok(()),
+                Ok(0) => break Ok(None),
+                // Before the disk is full of it.
+                Ok(len) if copied == 0 && !is_capture(&buffer[..len]) => {
+                    let bytes = &buffer[..len.min(FIRST_BYTES)];
+                    let opened = CaptureReader::open(bytes).err();
+                    let error = opened.map(ArchiveError::capture(name));
+                    break Err(error.unwrap_or_else(|| {
+                        ArchiveError::io("read", name, io::ErrorKind::InvalidData.into())
+                    }));
+                }
                 Ok(len) => {
                     if let Err(error) = file.append(&buffer[..len]) {
                         break Err(failed("write")(error));
@@ -521,16 +573,20 @@ impl<'a> Ingest<'a> {
                     copied += len as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The packets until here are good; the reader finds where they break off.
-                Err(_) if copied > 0 => break Ok(()),
+                // The packets until here are good.
+                Err(error) if copied > 0 && is_broken_stream(&error) => {
+                    break Ok(Some(error.to_string()));
+                }
                 Err(error) => break Err(ArchiveError::io("read", name, error)),
             }
             self.tell(shared);
         };
-        let result = result
-            .and_then(|()| file.sync().map_err(failed("write")))
-            .and_then(|()| Disk.rename(&temporary, target).map_err(failed("rename")))
-            .and_then(|()| Disk.sync_folder(&folder).map_err(failed("write")));
+        let result = result.and_then(|broken| {
+            file.sync().map_err(failed("write"))?;
+            Disk.rename(&temporary, target).map_err(failed("rename"))?;
+            Disk.sync_folder(&folder).map_err(failed("write"))?;
+            Ok(broken)
+        });
         if result.is_err() {
             // Overwritten the next time if it cannot be removed.
             let _ = Disk.remove(&temporary);
@@ -551,7 +607,8 @@ impl<'a> Ingest<'a> {
         Ok(())
     }
 
-    /// Removes what is left of the same capture from when it had another path, and so other names.
+    /// Removes what is left of the same capture from when it had another path, and so other names:
+    /// it was moved together with the archive and has changed, or was itself given another name.
     fn remove_other_names(
         &self,
         shared: &Shared<'_>,
@@ -561,18 +618,35 @@ impl<'a> Ingest<'a> {
     ) -> Result<(), ArchiveError> {
         let Input::File(path) = &shared.inputs[input] else { return Ok(()) };
         let origin = path.canonicalize().unwrap_or(path.clone());
+        let version = |source: &Source| (source.len, source.modified_ns);
+        let remove = |path: &Path| match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(ArchiveError::io("remove", path, error))
+            }
+            _ => Ok(()),
+        };
         let name = segment_name(packets);
-        for (path, note) in shared.known.get(&origin).into_iter().flatten() {
-            let known = &note.source;
-            let stem = path.file_stem().and_then(|stem| stem.to_str()?.rsplit_once('-'));
-            // Where it went on from these, they are its first parts.
-            let is_old = (known.len, known.modified_ns) != (source.len, source.modified_ns);
-            if stem.is_some_and(|(stem, _)| stem != name) && (is_old || self.force) {
-                match std::fs::remove_file(path) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(ArchiveError::io("remove", path, error));
+        for (known_origin, segments) in &shared.known {
+            let is_this = *known_origin == origin;
+            let is_renamed = !known_origin.exists()
+                && segments.iter().any(|(_, note)| {
+                    let known = &note.source;
+                    (version(known), known.part, known.sum)
+                        == (version(source), source.part, source.sum)
+                });
+            if !is_this && !is_renamed {
+                continue;
+            }
+            for (path, note) in segments {
+                // Where it went on from these, they are its first parts.
+                let is_old = version(&note.source) != version(source) || self.force || is_renamed;
+                if capture_name(path) != name && is_old {
+                    remove(path)?;
+                    let copy = self.archive.segments_folder().join(note.source.path());
+                    let copy = copy.canonicalize().unwrap_or(copy);
+                    if note.source.is_copy() && copy != packets {
+                        remove(&copy)?;
                     }
-                    _ => {}
                 }
             }
         }
@@ -588,6 +662,11 @@ impl<'a> Ingest<'a> {
             });
         }
     }
+}
+
+/// Whether a compressed stream is damaged, and not what it is read from.
+fn is_broken_stream(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<DecompressError>())
 }
 
 fn modified_ns(metadata: &std::fs::Metadata) -> u64 {
@@ -607,6 +686,15 @@ pub(super) fn segment_name(path: &Path) -> String {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
     });
     format!("{name}-{hash:016x}")
+}
+
+/// A name for our copy of a compressed capture. Each version of it has one of its own: the copy of
+/// the last one is whole until this one is indexed.
+pub(super) fn copy_name(origin: &Path) -> String {
+    let metadata = origin.metadata().ok();
+    let version = metadata.map(|data| format!("{}-{}", data.len(), modified_ns(&data)));
+    let name = origin.file_name().unwrap_or_default();
+    segment_name(&origin.join(version.unwrap_or_default()).join(name))
 }
 
 /// What the names of all index files of a capture start with.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::fields::{self, FIELDS, Place};
-use super::ingest::{FileReport, Ingest, Input, Progress, segment_name};
+use super::ingest::{FileReport, Ingest, Input, Progress, capture_name, copy_name, segment_name};
 use super::segment::Segment;
 use super::{Archive, ArchiveError};
 use crate::error::IndexError;
@@ -138,6 +138,11 @@ impl<'a> Repair<'a> {
                     report.left.push((damaged.index, message));
                 }
             }
+        }
+        let names: Vec<&str> = files.iter().map(|path| capture_name(path)).collect();
+        for copy in self.archive.copies_without_index(&names) {
+            report.problems.push((copy.clone(), "our copy of a stream is not indexed".into()));
+            captures.entry(copy.canonicalize().unwrap_or(copy)).or_default();
         }
         if !captures.is_empty() {
             self.index_again(captures, &known, &mut report)?;
@@ -391,7 +396,7 @@ fn stem_of(index: &Path) -> Option<&str> {
 
 /// What the indexes of a capture are called: after the file that has its packets.
 fn packets_stem(capture: &Path, archive: &Archive) -> Option<String> {
-    let copy = archive.packets_folder().join(format!("{}.pcap", segment_name(capture)));
+    let copy = archive.packets_folder().join(format!("{}.pcap", copy_name(capture)));
     // A copy is only there where the capture is no packet file itself.
     let packets = if copy.is_file() { copy.canonicalize().ok()? } else { capture.to_owned() };
     Some(segment_name(&packets))

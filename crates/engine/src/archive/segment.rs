@@ -29,6 +29,9 @@ impl Segment {
         let bytes = index.note().map_err(ArchiveError::index(path))?;
         let note =
             Note::from_bytes(bytes.ok_or_else(|| bad("it has no note".into()))?).map_err(bad)?;
+        if index.rows() as usize > super::builder::RECORDS_MAX {
+            return Err(bad(format!("it has {} rows", index.rows())));
+        }
         if note.records != u64::from(index.rows()) {
             return Err(bad(format!("its note is about {} packets", note.records)));
         }

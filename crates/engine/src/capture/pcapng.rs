@@ -10,6 +10,11 @@ use crate::error::Expected;
 /// Its bytes are the same in both orders.
 pub(super) const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 pub(super) const INTERFACE: u32 = 1;
+/// Interfaces of a file: what their number in an index can be. All of them are in memory.
+const INTERFACES_MAX: usize = u16::MAX as usize;
+/// Bytes that are kept of an interface's name, and of its description.
+const NAME_LEN_MAX: usize = 100;
+
 const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 pub(super) const ENHANCED_PACKET: u32 = 6;
@@ -346,9 +351,12 @@ impl<R: Read> CaptureReader<R> {
         interface.snaplen = word(body, 4, big_endian);
         let options = body.get(8..).unwrap_or_default();
         read_options(&mut interface, options, big_endian, offset)?;
-        if self.sources.len() >= size(u32::MAX) {
-            let expected = Expected::AtMost(u32::MAX.into());
-            return Err(bad("number of interfaces", offset, expected, u64::from(u32::MAX) + 1));
+        if self.sources.len() >= INTERFACES_MAX {
+            let expected = Expected::AtMost(INTERFACES_MAX as u64);
+            return Err(bad("number of interfaces", offset, expected, INTERFACES_MAX as u64 + 1));
+        }
+        for text in [&mut interface.name, &mut interface.description] {
+            text.truncate(text.floor_char_boundary(NAME_LEN_MAX));
         }
         self.sources.push(Source::new(&interface, big_endian));
         self.layout.interfaces.push(interface);

@@ -42,6 +42,15 @@ const HEADER_LEN: usize = 24;
 const RECORD_LEN: usize = 16;
 const RECORD_LEN_LONG: usize = 24;
 
+/// Whether a file that starts with these bytes may be a capture.
+pub fn is_capture(first: &[u8]) -> bool {
+    let magics = [MAGIC_MICRO, MAGIC_NANO, MAGIC_MODIFIED];
+    let magic = word(first, 0, false);
+    magic == pcapng::SECTION_HEADER
+        || magics.contains(&magic)
+        || magics.contains(&magic.swap_bytes())
+}
+
 /// Four bytes as a number; zero where there are fewer.
 pub(super) fn word(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
     let Some(bytes) = bytes.get(at..).and_then(|rest| rest.first_chunk()) else {

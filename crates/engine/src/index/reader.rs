@@ -27,9 +27,9 @@ pub const PROBLEMS_MAX: usize = 100;
 ///
 /// Opening reads header, footer, directory and schema, and nothing else: they grow with the number
 /// of columns, not with that of the rows. What a look-up touches is checked when it is first
-/// touched: the checksum of each block of 4 KiB, the order of a column's keys where many of them are
-/// needed, and that a bitmap is one. After that the same look-up checks a few bits. An index can be searched from many
-/// threads at once.
+/// touched: the checksum of each block of 4 KiB, the order of a column's keys where many of them
+/// are needed, and that a bitmap is one. After that the same look-up checks a few bits. An index
+/// can be searched from many threads at once.
 ///
 /// A look-up reads some of a column's bitmaps and goes by what they say. That each row is in one of
 /// them and in no other is a matter of all of them: [`verify`](Index::verify) proves it.

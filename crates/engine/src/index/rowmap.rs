@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! rows u32, zero u32
-//! lengths of the codes: 4 bits each, 8 contexts of 2 (w + 1) symbols, w bits being those of rows - 1
+//! lengths of the codes: 4 bits each, 8 contexts of 2 (w + 1) symbols; rows - 1 has w bits
 //! where each block starts, and the last one ends, in bytes: packed numbers
 //! blocks: w bits of the first record, then for each other row the code of its class and its bits
 //! ```

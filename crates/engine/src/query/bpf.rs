@@ -68,6 +68,8 @@ struct Step {
     yes: u32,
     no: u32,
     k: u32,
+    /// What is asked about what was loaded.
+    equal: u32,
 }
 
 /// How many bytes a load takes.
@@ -105,6 +107,8 @@ enum Ask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Code {
     LoadAt(Size),
+    /// The same, and then [`Ask::Eq`]: two steps of most programs in one.
+    LoadAtAsk(Size),
     LoadFrom(Size),
     LoadLen,
     LoadLenX,
@@ -130,6 +134,9 @@ enum Code {
 /// Words of scratch memory.
 const MEMORY: usize = 16;
 
+/// Filters of so many bytes or more are compiled as they are.
+const OPTIMIZED_LEN_MAX: usize = 8 << 10;
+
 /// The most that a frame has, as files are opened for compiling.
 const SNAPLEN: u32 = 262_144;
 
@@ -139,12 +146,16 @@ impl Program {
     /// libpcap compiles for the handle of an open file: for some links its code depends on that
     /// file's byte order. So it is given one that has a header and nothing else.
     pub fn compile(text: &str, link: LinkType, swapped: bool) -> Result<Self, BpfError> {
+        // Its optimiser takes minutes for some thousands of addresses.
+        let optimize = text.len() < OPTIMIZED_LEN_MAX;
         let refused =
             |error: pcap::Error| BpfError::Refused { link, message: libpcap_message(error) };
-        let compiled = match savefile(link, swapped)?.map_err(refused)?.compile(text, true) {
+        let compiled = match savefile(link, swapped)?.map_err(refused)?.compile(text, optimize) {
             Ok(compiled) => compiled,
             Err(pcap::Error::PcapError(message)) if message == REJECTS_ALL => {
-                return Ok(Self { steps: vec![Step { code: Code::Return, yes: 0, no: 0, k: 0 }] });
+                return Ok(Self {
+                    steps: vec![Step { code: Code::Return, yes: 0, no: 0, k: 0, equal: 0 }],
+                });
             }
             Err(error) => return Err(refused(error)),
         };
@@ -163,7 +174,7 @@ impl Program {
         // Nothing runs off the end: the last instruction goes elsewhere.
         match steps.last() {
             Some(Step { code: Code::Return | Code::ReturnA | Code::Jump, .. }) => {
-                Ok(Self { steps })
+                Ok(Self { steps: joined(steps) })
             }
             _ => Err(BpfError::Instruction {
                 at: lines.len(),
@@ -198,6 +209,10 @@ impl Program {
             at += 1;
             match step.code {
                 Code::LoadAt(size) => a = load(frame, u64::from(k), size)?,
+                Code::LoadAtAsk(size) => {
+                    a = load(frame, u64::from(k), size)?;
+                    at = step.next(a == step.equal);
+                }
                 Code::LoadFrom(size) => a = load(frame, u64::from(x) + u64::from(k), size)?,
                 Code::LoadLen => a = wire_len,
                 Code::LoadLenX => x = wire_len,
@@ -252,6 +267,19 @@ fn savefile(
     writer.write_all(&header)?;
     drop(writer);
     Ok(pcap::Capture::from_file(format!("/dev/fd/{}", reader.as_raw_fd())))
+}
+
+/// Joins loads with the question that follows. The question stays where it is, too: others may
+/// jump to it.
+fn joined(mut steps: Vec<Step>) -> Vec<Step> {
+    for at in 1..steps.len() {
+        let (load, ask) = (steps[at - 1], steps[at]);
+        if let (Code::LoadAt(size), Code::AskNumber(Ask::Eq)) = (load.code, ask.code) {
+            let code = Code::LoadAtAsk(size);
+            steps[at - 1] = Step { code, yes: ask.yes, no: ask.no, k: load.k, equal: ask.k };
+        }
+    }
+    steps
 }
 
 impl Step {
@@ -335,7 +363,7 @@ impl Step {
             Code::AskNumber(_) | Code::AskX(_) => (target(i64::from(jt))?, target(i64::from(jf))?),
             _ => (0, 0),
         };
-        Some(Self { code, yes, no, k })
+        Some(Self { code, yes, no, k, equal: 0 })
     }
 
     fn next(&self, holds: bool) -> usize {

@@ -1,9 +1,9 @@
 //! Packets of several segments in the order of their times.
 //!
-//! Segments overlap in time, and inside a capture clocks jump. From each segment packets are read in
-//! order of arrival, a mark's worth at a time, from whichever could have the earliest next one; they
-//! wait until nothing that is still to be read can be earlier. What waits is kept whole up to a
-//! bound, and beyond that by its place, to be read again.
+//! Segments overlap in time, and inside a capture clocks jump. From each segment packets are read
+//! in order of arrival, a mark's worth at a time, from whichever could have the earliest next one;
+//! they wait until nothing that is still to be read can be earlier. What waits is kept whole up to
+//! a bound, and beyond that by its place, to be read again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,10 +19,11 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug)]
 struct Waiting {
     time_ns: u64,
-    source: usize,
+    source: u32,
     record: u32,
-    /// All of it, or else it is read again.
-    packet: Option<Packet>,
+    /// All of it, or else it is read again. In a box: most often there are few of those, and there
+    /// may be millions that are none.
+    packet: Option<Box<Packet>>,
 }
 
 #[derive(Debug)]
@@ -34,7 +35,7 @@ struct Packet {
 }
 
 impl Waiting {
-    fn key(&self) -> (u64, usize, u32) {
+    fn key(&self) -> (u64, u32, u32) {
         (self.time_ns, self.source, self.record)
     }
 }
@@ -69,6 +70,8 @@ struct Source<'a> {
     again: Option<Packets<'a>>,
     /// For each mark, the earliest time in it and in all after it.
     earliest: Vec<u64>,
+    /// For each mark, the latest time in it.
+    latest: Vec<u64>,
 }
 
 impl Source<'_> {
@@ -81,6 +84,27 @@ impl Source<'_> {
         Some(self.earliest.get((record / MARK_RECORDS) as usize).copied().unwrap_or(0))
     }
 
+    /// Takes off the records of the mark that is next.
+    fn next_mark(&mut self) -> &[u32] {
+        let Some(first) = self.records.first() else { return &[] };
+        let mark = first / MARK_RECORDS;
+        let len = self.records.iter().take_while(|&&r| r / MARK_RECORDS == mark).count();
+        let (now, later) = self.records.split_at(len);
+        self.records = later;
+        now
+    }
+
+    /// Whether all of the mark that is next comes before `others` and before all that comes after
+    /// it here.
+    fn is_before(&self, others: u64) -> bool {
+        let Some(mark) = self.records.first().map(|record| record / MARK_RECORDS) else {
+            return false;
+        };
+        let mark = mark as usize;
+        let Some(&latest) = self.latest.get(mark) else { return false };
+        latest < others && self.earliest.get(mark + 1).is_none_or(|&next| latest <= next)
+    }
+
     /// Gets ready to be read from.
     fn open(&mut self) -> Result<(), ArchiveError> {
         if self.packets.is_some() {
@@ -90,7 +114,9 @@ impl Source<'_> {
         let damaged = |error| ArchiveError::index(self.segment.path())(error);
         if let Some(marks) = self.segment.index().marks().map_err(damaged)? {
             for mark in marks.iter() {
-                self.earliest.push(mark.map_err(damaged)?.time_min);
+                let mark = mark.map_err(damaged)?;
+                self.earliest.push(mark.time_min);
+                self.latest.push(mark.time_max);
             }
             let mut earliest = u64::MAX;
             for time in self.earliest.iter_mut().rev() {
@@ -131,11 +157,13 @@ pub fn in_time_order(
             packets: None,
             again: None,
             earliest: Vec::new(),
+            latest: Vec::new(),
         })
         .collect();
     let mut failed = Vec::new();
     let mut waiting: BinaryHeap<Reverse<Waiting>> = BinaryHeap::new();
     let mut bytes = 0;
+    let mut together = Together::default();
     loop {
         let next = (0..).zip(&sources).filter_map(|(i, s)| Some((s.bound()?, i))).min();
         // What is earlier than all that is to come can go.
@@ -146,7 +174,7 @@ pub fn in_time_order(
             if let Some(packet) = &first.packet {
                 bytes -= packet.data.len();
             }
-            match hand_over(&mut sources[first.source], &first, each) {
+            match hand_over(&mut sources[first.source as usize], &first, each) {
                 Ok(true) => {}
                 Ok(false) => return Ok(failed),
                 Err(Failure::Reading(error)) => failed.push(error),
@@ -154,7 +182,22 @@ pub fn in_time_order(
             }
         }
         let Some((_, i)) = next else { break };
+        let bounds = (0..).zip(&sources).filter(|&(other, _)| other != i);
+        let others = bounds.filter_map(|(_, source)| source.bound()).min().unwrap_or(u64::MAX);
+        let first = waiting.peek().map_or(u64::MAX, |Reverse(first)| first.time_ns);
         let source = &mut sources[i];
+        if source.is_before(others.min(first)) {
+            match together.pass(source, i, each) {
+                Ok(true) => {}
+                Ok(false) => return Ok(failed),
+                Err(Failure::Reading(error)) => {
+                    source.records = &[];
+                    failed.push(error);
+                }
+                Err(Failure::Taking(error)) => return Err(error),
+            }
+            continue;
+        }
         if let Err(error) = read_mark(source, i, &mut waiting, &mut bytes) {
             source.records = &[];
             failed.push(error);
@@ -174,25 +217,65 @@ fn read_mark(
         // Its bound is better known now.
         return source.open();
     }
-    let (Some(packets), Some(first)) = (&mut source.packets, source.records.first()) else {
+    let now = source.next_mark().to_vec();
+    let Some(packets) = &mut source.packets else {
         return Ok(());
     };
-    let mark = first / MARK_RECORDS;
-    let len = source.records.partition_point(|&record| record / MARK_RECORDS <= mark);
-    let (now, later) = source.records.split_at(len);
-    source.records = later;
-    packets.for_each(now.iter().copied(), &mut |record, found| {
+    packets.for_each(now, &mut |record, found| {
         let kept = *bytes + found.data.len() <= WAITING_BYTES_MAX;
-        let packet = kept.then(|| Packet {
-            offset: found.offset,
-            interface: found.interface,
-            wire_len: found.wire_len,
-            data: found.data.into(),
+        let packet = kept.then(|| {
+            Box::new(Packet {
+                offset: found.offset,
+                interface: found.interface,
+                wire_len: found.wire_len,
+                data: found.data.into(),
+            })
         });
         *bytes += packet.as_ref().map_or(0, |packet| packet.data.len());
-        waiting.push(Reverse(Waiting { time_ns: found.time_ns, source: i, record, packet }));
+        let source = u32::try_from(i).unwrap_or(u32::MAX);
+        waiting.push(Reverse(Waiting { time_ns: found.time_ns, source, record, packet }));
         Ok(true)
     })
+}
+
+/// The packets of a mark that nothing else comes between: put in order by themselves.
+#[derive(Default)]
+struct Together {
+    bytes: Vec<u8>,
+    /// The time, number, and all else but the bytes, and where those start.
+    packets: Vec<(u64, u32, Record<'static>, usize, usize)>,
+}
+
+impl Together {
+    fn pass(
+        &mut self,
+        source: &mut Source<'_>,
+        i: usize,
+        each: &mut dyn FnMut(Found<'_>) -> Result<bool, ArchiveError>,
+    ) -> Result<bool, Failure> {
+        self.bytes.clear();
+        self.packets.clear();
+        let now = source.next_mark().to_vec();
+        let Some(packets) = &mut source.packets else {
+            return Ok(true);
+        };
+        let read = packets.for_each(now, &mut |number, record| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(record.data);
+            let rest = Record { data: &[], ..*record };
+            self.packets.push((record.time_ns, number, rest, start, record.data.len()));
+            Ok(true)
+        });
+        self.packets.sort_by_key(|&(time, number, ..)| (time, number));
+        for &(_, number, rest, start, len) in &self.packets {
+            let record = Record { data: &self.bytes[start..start + len], ..rest };
+            if !each(Found { source: i, number, record }).map_err(Failure::Taking)? {
+                return Ok(false);
+            }
+        }
+        read.map_err(Failure::Reading)?;
+        Ok(true)
+    }
 }
 
 /// Why a packet did not arrive.
@@ -219,7 +302,7 @@ fn hand_over(
             wire_len: packet.wire_len,
             data: &packet.data,
         };
-        let found = Found { source: waiting.source, number, record };
+        let found = Found { source: waiting.source as usize, number, record };
         return each(found).map_err(Failure::Taking);
     }
     if source.again.is_none() {
@@ -228,7 +311,7 @@ fn hand_over(
     let Some(packets) = &mut source.again else { return Ok(true) };
     let mut outcome = Ok(true);
     let read = packets.for_each([number], &mut |number, record| {
-        outcome = each(Found { source: waiting.source, number, record: *record });
+        outcome = each(Found { source: waiting.source as usize, number, record: *record });
         Ok(true)
     });
     read.map_err(Failure::Reading)?;

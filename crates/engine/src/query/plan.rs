@@ -1,15 +1,15 @@
 //! From a filter to the rows of a segment that can match, and those that do for certain.
 //!
 //! A term is answered from columns where they tell what libpcap's program would; where they do not,
-//! its rows are *unknown*. Of a term we have the rows for which it holds, `T`, and the unknown ones,
-//! `U`, which have nothing in common. An expression gets an upper bound (every unknown row may
-//! match) from the upper bounds of its parts, and, under `not`, from their lower bounds (no unknown
-//! row matches). Rows of the upper bound that are unknown to no term match for certain. The others
-//! are *candidates*: the compiled program sees their packets.
+//! its rows are *unknown*. Of a term we have the rows for which it holds, `T`, and the unknown
+//! ones, `U`, which have nothing in common. An expression gets an upper bound (every unknown row
+//! may match) from the upper bounds of its parts, and, under `not`, from their lower bounds (no
+//! unknown row matches). Rows of the upper bound that are unknown to no term match for certain. The
+//! others are *candidates*: the compiled program sees their packets.
 //!
 //! That a row is unknown to one term makes it a candidate even if another term seems to settle it,
-//! as in `a or b`: if the program for `b` loads from beyond the end of a packet, the packet does not
-//! match, whatever `a` says.
+//! as in `a or b`: if the program for `b` loads from beyond the end of a packet, the packet does
+//! not match, whatever `a` says.
 
 use std::ops::RangeInclusive;
 
@@ -483,6 +483,9 @@ impl<'a> Planner<'a> {
         let Some(field) = self.index.find_field(name) else {
             return Ok(if value == 0 { Set::All } else { Set::None });
         };
+        if value > field.value_max() {
+            return Ok(Set::None);
+        }
         self.masked_columns(field.field().bits(), name, value, field.value_max())
     }
 

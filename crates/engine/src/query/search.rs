@@ -182,13 +182,14 @@ impl Query {
         // Records that match but for the time, and records that have to be read.
         let (mut certain, mut candidates) = (Vec::new(), Vec::new());
         for (&(link, swapped), interfaces) in &links {
-            let judge = match self.judge(link, swapped) {
-                Ok(judge) => judge,
-                Err(message) => {
-                    answer.refused.push((link, message));
-                    continue;
-                }
-            };
+            // What columns answer, libpcap takes on Ethernet. Else it is asked before, so that a
+            // filter is refused whether or not there is a packet that could match.
+            if (link != LinkType::ETHERNET || self.reads_packets())
+                && let Err(message) = self.judge(link, swapped)
+            {
+                answer.refused.push((link, message));
+                continue;
+            }
             let dialect = match link {
                 LinkType::ETHERNET => Dialect::Ethernet,
                 _ => Dialect::Network,
@@ -200,7 +201,7 @@ impl Query {
             };
             // libpcap's programs may look at frames that are not decoded whatever is asked: those
             // of PPI do even for the length.
-            let decoded = link.name().is_some() || matches!(judge, Judge::Fields(_));
+            let decoded = link.name().is_some() || self.filter.syntax == Syntax::Wireshark;
             let planned = plan(&planner, self.filter.expr.as_ref(), decoded, &of_link);
             let Some((sure, unsure)) = planned.map_err(damaged)? else {
                 continue;
@@ -215,7 +216,12 @@ impl Query {
             }
             if let Some(unsure) = unsure {
                 let found = records(segment, unsure)?;
-                candidates.push((judge, found));
+                if !found.is_empty() {
+                    match self.judge(link, swapped) {
+                        Ok(judge) => candidates.push((judge, found)),
+                        Err(message) => answer.refused.push((link, message)),
+                    }
+                }
             }
         }
         if time == Time::Inside && !wanted {

@@ -1,0 +1,177 @@
+//! Filters that find from one packet to half of them, chosen from what a capture has in it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::net::Ipv4Addr;
+
+use anyhow::Context;
+use tapdex_engine::capture::CaptureReader;
+use tapdex_engine::packet::{
+    ETHERTYPE_ARP, ETHERTYPE_IPV4, Encap, Fragment, Headers, Tunnel, decode, protocol,
+};
+
+use super::captures::Capture;
+
+/// A question, in the languages of both peers.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// What it finds.
+    pub what: &'static str,
+    /// For tcpdump and tapdex.
+    pub pcap: String,
+    /// The same for tshark, whose fields also look into tagged and tunnelled packets where
+    /// libpcap's do not.
+    pub display: String,
+}
+
+/// Addresses and ports of a TCP flow, the smaller end first.
+type Flow = [(u32, u16); 2];
+
+/// What a capture has in it, of packets that have neither tags nor a tunnel.
+#[derive(Default)]
+struct Census {
+    /// Packets of each TCP flow, and its first one.
+    flows: HashMap<Flow, (u32, u64)>,
+    /// Packets of each host, ARP's as well, and its first one.
+    hosts: HashMap<u32, (u32, u64)>,
+    /// Packets with the UDP port 53 of each host, and its first one.
+    dns: HashMap<u32, (u32, u64)>,
+}
+
+impl Census {
+    fn of(capture: &Capture) -> anyhow::Result<Self> {
+        let mut census = Self::default();
+        let mut reader = CaptureReader::open(File::open(&capture.path)?)?;
+        let mut headers = Headers::default();
+        let mut number = 0;
+        while let Some(record) = reader.next()? {
+            decode(record.link, record.swapped, record.data, &mut headers);
+            census.add(&headers, number);
+            number += 1;
+        }
+        Ok(census)
+    }
+
+    fn add(&mut self, headers: &Headers, number: u64) {
+        let is_ip = headers.eth_type == ETHERTYPE_IPV4;
+        if headers.encap != Encap::None || !(is_ip || headers.eth_type == ETHERTYPE_ARP) {
+            return;
+        }
+        let ends = [(headers.ip_src, headers.port_src), (headers.ip_dst, headers.port_dst)];
+        for (host, _) in ends {
+            self.hosts.entry(host).or_insert((0, number)).0 += 1;
+        }
+        let is_tunnel = headers.wide && headers.tunnel != Tunnel::None;
+        if !is_ip || headers.odd || headers.fragment != Fragment::Whole || is_tunnel {
+            return;
+        }
+        match headers.proto {
+            protocol::TCP => {
+                let flow = [ends[0].min(ends[1]), ends[0].max(ends[1])];
+                self.flows.entry(flow).or_insert((0, number)).0 += 1;
+            }
+            protocol::UDP if ends.iter().any(|end| end.1 == 53) => {
+                for (host, _) in ends {
+                    self.dns.entry(host).or_insert((0, number)).0 += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The host whose packets are nearest to so many, of those that come before `end`; the same in
+/// every run.
+fn nearest(hosts: &HashMap<u32, (u32, u64)>, packets: u64, end: u64) -> Option<Ipv4Addr> {
+    let early = hosts.iter().filter(|(_, (_, first))| *first < end);
+    let far = early.map(|(&host, &(count, _))| (u64::from(count).abs_diff(packets), host));
+    far.min().map(|(_, host)| host.into())
+}
+
+/// The questions for a capture.
+pub fn questions(capture: &Capture) -> anyhow::Result<Vec<Question>> {
+    let census = Census::of(capture)?;
+    // Of what comes in the first tenth, so that it is in the shorter capture, too.
+    let tenth = capture.packets / 10;
+    let flows = || census.flows.iter().filter(|(_, (_, first))| *first < tenth);
+    let rare =
+        flows().map(|(flow, (count, first))| (*count, first.abs_diff(tenth / 2), flow)).min();
+    let (_, _, rare) = rare.context("no TCP flow")?;
+    let busy = flows().map(|(flow, (count, _))| (*count, flow)).max();
+    let (_, busy) = busy.context("no TCP flow")?;
+    let rare_host = nearest(&census.hosts, capture.packets / 100_000, tenth).context("no host")?;
+    let dns_host = nearest(&census.dns, capture.packets / 10_000, tenth).context("no DNS")?;
+    let nobody: Ipv4Addr = (0xC000_0200..=0xC000_02FF)
+        .find(|host| !census.hosts.contains_key(host))
+        .context("all of 192.0.2.0/24 is there")?
+        .into();
+
+    let [(a, p), (b, q)] = rare.map(|(host, port)| (Ipv4Addr::from(host), port));
+    let [(c, port_c), (d, port_d)] = busy.map(|(host, port)| (Ipv4Addr::from(host), port));
+    let server_port = port_c.min(port_d);
+    let question = |what, pcap: String, display: String| Question { what, pcap, display };
+    let host = |host: Ipv4Addr| {
+        format!(
+            "(ip.addr#1 == {host} || arp.src.proto_ipv4 == {host} || arp.dst.proto_ipv4 == {host})"
+        )
+    };
+    // A layer is counted among those of its protocol: the first of IPv6 may be in a tunnel of IPv4.
+    const TCP: &str = "(ip.proto#1 == 6 || (!ip && ipv6.nxt#1 == 6))";
+    const UDP: &str = "(ip.proto#1 == 17 || (!ip && ipv6.nxt#1 == 17))";
+    Ok(vec![
+        question(
+            "a five-tuple",
+            format!("tcp and host {a} and host {b} and port {p} and port {q}"),
+            format!(
+                "!vlan && ip.proto#1 == 6 && ip.addr#1 == {a} && ip.addr#1 == {b} && \
+                 tcp.port#1 == {p} && tcp.port#1 == {q}"
+            ),
+        ),
+        question(
+            "a rare host",
+            format!("host {rare_host}"),
+            format!("!vlan && {}", host(rare_host)),
+        ),
+        question("an absent host", format!("host {nobody}"), format!("!vlan && {}", host(nobody))),
+        question(
+            "two hosts and a port",
+            format!("host {c} and host {d} and port {server_port}"),
+            format!(
+                "!vlan && ip.addr#1 == {c} && ip.addr#1 == {d} && ((ip.proto#1 == 6 && \
+                 tcp.port#1 == {server_port}) || (ip.proto#1 == 17 && udp.port#1 == {server_port}) \
+                 || (ip.proto#1 == 132 && sctp.port#1 == {server_port}))"
+            ),
+        ),
+        question(
+            "DNS of a host",
+            format!("udp port 53 and host {dns_host}"),
+            format!("!vlan && ip.proto#1 == 17 && udp.port#1 == 53 && ip.addr#1 == {dns_host}"),
+        ),
+        question("a protocol", "icmp".into(), "!vlan && ip.proto#1 == 1".into()),
+        question(
+            "flags",
+            "tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn".into(),
+            "!vlan && ip.proto#1 == 6 && tcp.flags.syn == 1 && tcp.flags.ack == 0".into(),
+        ),
+        question("a port", "tcp port 443".into(), format!("!vlan && {TCP} && tcp.port#1 == 443")),
+        question(
+            "a network",
+            super::HALF.into(),
+            "!vlan && (ip.addr#1 == 10.0.0.0/8 || arp.src.proto_ipv4 == 10.0.0.0/8 || \
+             arp.dst.proto_ipv4 == 10.0.0.0/8)"
+                .into(),
+        ),
+        question(
+            "no column knows it",
+            "tcp[20:4] = 0x47455420".into(),
+            "!vlan && ip.proto#1 == 6 && tcp.hdr_len == 20 && tcp.payload[0:4] == 47:45:54:20"
+                .into(),
+        ),
+        question("a length", "greater 1000".into(), "frame.len >= 1000".into()),
+        question(
+            "tagged",
+            "vlan and udp".into(),
+            format!("!ieee8021ad && count(vlan.id) == 1 && {UDP}"),
+        ),
+    ])
+}
