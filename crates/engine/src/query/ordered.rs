@@ -68,20 +68,25 @@ struct Source<'a> {
     packets: Option<Packets<'a>>,
     /// For those that were not kept.
     again: Option<Packets<'a>>,
-    /// For each mark, the earliest time in it and in all after it.
-    earliest: Vec<u64>,
-    /// For each mark, the latest time in it.
-    latest: Vec<u64>,
+    /// For each mark that has one of the records, from its first on.
+    times: Vec<Times>,
+    /// The mark that is next.
+    mark: usize,
+}
+
+/// The times of a mark.
+struct Times {
+    /// The earliest in it and in all after it.
+    earliest: u64,
+    latest: u64,
 }
 
 impl Source<'_> {
     /// Nothing that is still to be read is earlier.
     fn bound(&self) -> Option<u64> {
-        let record = *self.records.first()?;
-        if self.earliest.is_empty() {
-            return Some(self.segment.note().time_min);
-        }
-        Some(self.earliest.get((record / MARK_RECORDS) as usize).copied().unwrap_or(0))
+        self.records.first()?;
+        let time_min = self.segment.note().time_min;
+        Some(self.times.get(self.mark).map_or(time_min, |times| times.earliest))
     }
 
     /// Takes off the records of the mark that is next.
@@ -91,18 +96,16 @@ impl Source<'_> {
         let len = self.records.iter().take_while(|&&r| r / MARK_RECORDS == mark).count();
         let (now, later) = self.records.split_at(len);
         self.records = later;
+        self.mark += 1;
         now
     }
 
     /// Whether all of the mark that is next comes before `others` and before all that comes after
     /// it here.
     fn is_before(&self, others: u64) -> bool {
-        let Some(mark) = self.records.first().map(|record| record / MARK_RECORDS) else {
-            return false;
-        };
-        let mark = mark as usize;
-        let Some(&latest) = self.latest.get(mark) else { return false };
-        latest < others && self.earliest.get(mark + 1).is_none_or(|&next| latest <= next)
+        let Some(&Times { latest, .. }) = self.times.get(self.mark) else { return false };
+        let next = self.times.get(self.mark + 1);
+        latest < others && next.is_none_or(|next| latest <= next.earliest)
     }
 
     /// Gets ready to be read from.
@@ -113,15 +116,14 @@ impl Source<'_> {
         self.packets = Some(self.segment.packets()?);
         let damaged = |error| ArchiveError::index(self.segment.path())(error);
         if let Some(marks) = self.segment.index().marks().map_err(damaged)? {
-            for mark in marks.iter() {
-                let mark = mark.map_err(damaged)?;
-                self.earliest.push(mark.time_min);
-                self.latest.push(mark.time_max);
+            for records in self.records.chunk_by(|a, b| a / MARK_RECORDS == b / MARK_RECORDS) {
+                let mark = marks.get(records[0] / MARK_RECORDS).map_err(damaged)?;
+                self.times.push(Times { earliest: mark.time_min, latest: mark.time_max });
             }
             let mut earliest = u64::MAX;
-            for time in self.earliest.iter_mut().rev() {
-                earliest = earliest.min(*time);
-                *time = earliest;
+            for times in self.times.iter_mut().rev() {
+                earliest = earliest.min(times.earliest);
+                times.earliest = earliest;
             }
         }
         Ok(())
@@ -156,8 +158,8 @@ pub fn in_time_order(
             records,
             packets: None,
             again: None,
-            earliest: Vec::new(),
-            latest: Vec::new(),
+            times: Vec::new(),
+            mark: 0,
         })
         .collect();
     let mut failed = Vec::new();
