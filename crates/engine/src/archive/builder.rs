@@ -27,7 +27,24 @@ const BATCH: usize = MARK_RECORDS as usize;
 pub(super) const RECORDS_MAX: usize = 1 << 22;
 /// Flows of a segment: with the greatest number of both it takes about 300 MB to build.
 const FLOWS_MAX: usize = 1 << 20;
-const WIDE_MAX: usize = 1 << 19;
+/// Segments of that size that are built at a time: all together in less than 1 GiB.
+const SEGMENTS_AT_A_TIME: usize = 3;
+
+/// When a segment is closed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) records: usize,
+    /// Half as many of them may have wide parts.
+    flows: usize,
+}
+
+impl Limits {
+    /// For so many threads, each of which has a segment in memory: more of them, smaller ones.
+    pub(super) fn new(records_max: usize, threads: usize) -> Self {
+        let share = |most: usize| most * SEGMENTS_AT_A_TIME / threads.max(SEGMENTS_AT_A_TIME);
+        Self { records: records_max.min(share(RECORDS_MAX)), flows: share(FLOWS_MAX) }
+    }
+}
 
 /// Takes packets in and writes the index of a segment.
 #[derive(Debug)]
@@ -109,10 +126,10 @@ impl SegmentBuilder {
     }
 
     /// Whether the segment is to be closed before the next packet.
-    pub(super) fn is_full(&self, records_max: usize) -> bool {
-        self.records() >= records_max
-            || self.flows.len() + BATCH > FLOWS_MAX
-            || self.flows.wide.keys().len() >= WIDE_MAX
+    pub(super) fn is_full(&self, limits: &Limits) -> bool {
+        self.records() >= limits.records
+            || self.flows.len() + BATCH > limits.flows
+            || self.flows.wide.keys().len() >= limits.flows / 2
     }
 
     /// Takes in a packet.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
-use super::builder::{RECORDS_MAX, SegmentBuilder};
+use super::builder::{Limits, RECORDS_MAX, SegmentBuilder};
 use super::note::{Note, Source};
 use super::segment::ends_sum;
 use super::{Archive, ArchiveError, Settings};
@@ -165,7 +165,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<'a> Ingest<'a> {
     /// Takes captures into this archive, on all cores.
     pub fn new(archive: &'a Archive) -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
         Self {
             archive,
             threads,
@@ -248,6 +248,11 @@ impl<'a> Ingest<'a> {
         Ok(IngestReport { files })
     }
 
+    /// When a segment is closed.
+    fn limits(&self) -> Limits {
+        Limits::new(self.records_max, self.threads)
+    }
+
     fn is_stopped(&self) -> bool {
         self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
@@ -313,6 +318,7 @@ impl<'a> Ingest<'a> {
             return Ok(());
         };
         builder.clear();
+        let limits = self.limits();
         let mut damage = self.fill(shared, builder, &mut state)?;
         let mut source = state.source.clone();
         source.end = state.reader.position();
@@ -324,7 +330,7 @@ impl<'a> Ingest<'a> {
         let mut file = File::open(&state.path).map_err(failed("open"))?;
         let len = file.metadata().map_err(failed("read"))?.len();
         // A segment that is full may be the last one all the same.
-        source.last = !builder.is_full(self.records_max) || source.end == len;
+        source.last = !builder.is_full(&limits) || source.end == len;
         if source.last && damage.is_none() {
             damage = state.broken.take();
         }
@@ -370,9 +376,10 @@ impl<'a> Ingest<'a> {
         builder: &mut SegmentBuilder,
         state: &mut State,
     ) -> Result<Option<String>, ArchiveError> {
+        let limits = self.limits();
         let mut before = state.reader.position();
         loop {
-            let mut step = STEP_RECORDS.min(self.records_max - builder.records());
+            let mut step = STEP_RECORDS.min(limits.records - builder.records());
             let mut ended = None;
             let records_before = builder.records();
             while step > 0 {
@@ -404,7 +411,7 @@ impl<'a> Ingest<'a> {
                     return Err(ArchiveError::capture(&state.path)(error));
                 }
                 Some(Some(error)) => return Ok(Some(error.to_string())),
-                None if builder.is_full(self.records_max) => return Ok(None),
+                None if builder.is_full(&limits) => return Ok(None),
                 None => {}
             }
         }
