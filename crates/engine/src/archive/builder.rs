@@ -441,3 +441,19 @@ fn choose(runs: &mut RunBuilder, digits: impl Iterator<Item = u16>) -> Result<Co
     let starts: Vec<u32> = (0..rows).collect();
     runs.choose(&digits, &starts, rows)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_threads_have_no_more_in_memory() {
+        for threads in 1..=64 {
+            let limits = Limits::new(RECORDS_MAX, threads);
+            assert!(limits.records > 0 && limits.flows > 2 * BATCH, "{threads}");
+            assert!(limits.records * threads <= SEGMENTS_AT_A_TIME * RECORDS_MAX, "{threads}");
+            assert!(limits.flows * threads <= SEGMENTS_AT_A_TIME * FLOWS_MAX, "{threads}");
+        }
+        assert_eq!(Limits::new(300, 1).records, 300);
+    }
+}

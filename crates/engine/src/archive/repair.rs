@@ -219,7 +219,7 @@ impl<'a> Repair<'a> {
             let same = known.iter().filter(|(_, other)| *other == capture).map(|(index, _)| index);
             let stale: BTreeSet<PathBuf> = same.chain(&indexes).cloned().collect();
             for index in stale {
-                if stem_of(&index) == stem.as_deref() {
+                if Some(capture_name(&index)) == stem.as_deref() {
                     continue;
                 }
                 match std::fs::remove_file(&index) {
@@ -389,11 +389,6 @@ fn capture_of(segment: &Segment) -> PathBuf {
     }
 }
 
-/// `NAME-HASH` of `NAME-HASH-PART.tdx`.
-fn stem_of(index: &Path) -> Option<&str> {
-    Some(index.file_stem()?.to_str()?.rsplit_once('-')?.0)
-}
-
 /// What the indexes of a capture are called: after the file that has its packets.
 fn packets_stem(capture: &Path, archive: &Archive) -> Option<String> {
     let copy = archive.packets_folder().join(format!("{}.pcap", copy_name(capture)));
@@ -404,8 +399,8 @@ fn packets_stem(capture: &Path, archive: &Archive) -> Option<String> {
 
 /// The capture that an index was made of which cannot be read.
 fn tell(index: &Path, known: &[(PathBuf, PathBuf)], candidates: &[PathBuf]) -> Option<PathBuf> {
-    let stem = stem_of(index)?;
-    let sibling = known.iter().find(|(other, _)| stem_of(other) == Some(stem));
+    let stem = capture_name(index);
+    let sibling = known.iter().find(|(other, _)| capture_name(other) == stem);
     if let Some((_, capture)) = sibling {
         return Some(capture.clone());
     }

@@ -19,7 +19,7 @@ use super::fields::FRAME_LEN;
 use super::filter::{Comparison, Direction, Expr, FieldTest, IpVersion, Shift, Term, Test};
 use crate::archive::{length_class, length_class_start, names};
 use crate::error::IndexError;
-use crate::index::{Index, Rows};
+use crate::index::{FieldIndex, Index, Rows};
 use crate::packet::{
     ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_MPLS, ETHERTYPE_RARP, ETHERTYPES_VLAN,
     Encap, Fragment, protocol,
@@ -205,15 +205,9 @@ impl<'a> Planner<'a> {
         let Some(field) = self.index.find_field(name) else {
             return Ok(0);
         };
-        let (mut after, mut least) = (field.field().bits(), u64::MAX / 4);
-        for (number, spec) in field.column_numbers().zip(&field.field().columns) {
-            let width = spec.width.bits();
-            after -= width;
-            let full = (1_u128 << width) - 1;
-            if mask >> after & full == full {
-                let digit = u16::try_from(value >> after & full).unwrap_or(0);
-                least = least.min(self.index.bitmap_len(number, digit)?);
-            }
+        let mut least = u64::MAX / 4;
+        for digit in masked_digits(&field, value, mask).filter(|digit| digit.whole) {
+            least = least.min(self.index.bitmap_len(digit.number, digit.wanted)?);
         }
         Ok(least)
     }
@@ -486,7 +480,7 @@ impl<'a> Planner<'a> {
         if value > field.value_max() {
             return Ok(Set::None);
         }
-        self.masked_columns(field.field().bits(), name, value, field.value_max())
+        self.masked_columns(&field, value, field.value_max())
     }
 
     /// Rows in which a field has one of some values.
@@ -499,26 +493,16 @@ impl<'a> Planner<'a> {
     fn masked(&self, name: &str, value: u128, mask: u128) -> Planned<'a> {
         match self.index.find_field(name) {
             None => Ok(if value & mask == 0 { Set::All } else { Set::None }),
-            Some(field) => self.masked_columns(field.field().bits(), name, value, mask),
+            Some(field) => self.masked_columns(&field, value, mask),
         }
     }
 
-    fn masked_columns(&self, bits: u32, name: &str, value: u128, mask: u128) -> Planned<'a> {
-        let Some(field) = self.index.find_field(name) else {
-            return Ok(Set::None);
-        };
-        let mut after = bits;
+    fn masked_columns(&self, field: &FieldIndex<'a>, value: u128, mask: u128) -> Planned<'a> {
         // Whole digits: the bytes of their bitmaps, the column, the digit. And parts of digits.
         let (mut whole, mut parts) = (Vec::new(), Vec::new());
-        for (number, spec) in field.column_numbers().zip(&field.field().columns) {
-            let width = spec.width.bits();
-            after -= width;
-            let digit = |number: u128| {
-                let digit = number.checked_shr(after).unwrap_or(0) & ((1 << width) - 1);
-                u16::try_from(digit).unwrap_or(0)
-            };
-            let (wanted, counts) = (digit(value), digit(mask));
-            if u32::from(counts) == (1_u32 << width) - 1 {
+        for Masked { number, wanted, counts, whole: is_whole } in masked_digits(field, value, mask)
+        {
+            if is_whole {
                 match self.index.bitmap_len(number, wanted)? {
                     0 => return Ok(Set::None),
                     len => whole.push((len, number, wanted)),
@@ -647,6 +631,29 @@ impl<'a> Planner<'a> {
     fn field(&self, test: &FieldTest) -> Planned<'a> {
         super::fields::rows(self, test)
     }
+}
+
+/// A digit of a value of which some bits count.
+struct Masked {
+    /// The column.
+    number: usize,
+    wanted: u16,
+    counts: u16,
+    /// All of its bits count.
+    whole: bool,
+}
+
+/// The digits of a value of which some bits count, the most significant first.
+fn masked_digits(field: &FieldIndex<'_>, value: u128, mask: u128) -> impl Iterator<Item = Masked> {
+    let mut after = field.field().bits();
+    field.column_numbers().zip(&field.field().columns).map(move |(number, spec)| {
+        let width = spec.width.bits();
+        after -= width;
+        let full = (1 << width) - 1;
+        let digit = |bits: u128| u16::try_from(bits >> after & full).unwrap_or(0);
+        let whole = mask >> after & full == full;
+        Masked { number, wanted: digit(value), counts: digit(mask), whole }
+    })
 }
 
 /// Whether a set has no rows.

@@ -181,6 +181,8 @@ impl Query {
         answer.pruned_by_keys = true;
         // Records that match but for the time, and records that have to be read.
         let (mut certain, mut candidates) = (Vec::new(), Vec::new());
+        // Rows that match, where nobody wants to know which.
+        let mut counted = 0;
         for (&(link, swapped), interfaces) in &links {
             // What columns answer, libpcap takes on Ethernet. Else it is asked before, so that a
             // filter is refused whether or not there is a packet that could match.
@@ -208,11 +210,9 @@ impl Query {
             };
             answer.pruned_by_keys = false;
             if !wanted && time == Time::Inside {
-                answer.certain += sure.into_rows(index.rows()).count();
+                counted += sure.into_rows(index.rows()).count();
             } else {
-                let found = records(segment, sure)?;
-                answer.certain += found.len() as u64;
-                certain.extend(found);
+                certain.extend(records(segment, sure)?);
             }
             if let Some(unsure) = unsure {
                 let found = records(segment, unsure)?;
@@ -224,9 +224,7 @@ impl Query {
                 }
             }
         }
-        if time == Time::Inside && !wanted {
-            answer.count = answer.certain;
-        }
+        answer.certain = counted + certain.len() as u64;
         // What the marks say of their times.
         let mut sure = Vec::new();
         let mut edge = Vec::new();
@@ -266,11 +264,7 @@ impl Query {
                 Ok(true)
             })?;
         }
-        if wanted || time == Time::Edge {
-            answer.count = sure.len() as u64;
-        } else {
-            answer.count += sure.len() as u64;
-        }
+        answer.count = counted + sure.len() as u64;
         if wanted {
             sure.sort_unstable();
             answer.records = sure;

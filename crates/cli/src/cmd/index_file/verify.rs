@@ -4,11 +4,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use tapdex_engine::IndexError;
 use tapdex_engine::index::Index;
 
 use crate::cmd::progress::Progress;
-use crate::cmd::{CANNOT_WRITE, Damaged};
+use crate::cmd::{CANNOT_WRITE, Damaged, chain};
 
 /// Read a whole index file and list what is wrong with it.
 ///
@@ -50,15 +49,4 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let count = verified.problems.len() as u64 + verified.problems_more;
     let problems = if count == 1 { "1 problem".to_owned() } else { format!("{count} problems") };
     Err(Damaged(format!("{} is damaged: {problems}", args.path.display())).into())
-}
-
-/// An error and what led to it, on one line.
-fn chain(error: &IndexError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        text.push_str(&format!(": {error}"));
-        source = error.source();
-    }
-    text
 }
