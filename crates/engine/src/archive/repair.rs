@@ -505,4 +505,36 @@ mod tests {
         assert!(held.exists() && !left.exists());
         drop(file);
     }
+
+    #[test]
+    fn parts_that_do_not_follow_each_other_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let capture = folder.path().join("a.pcap");
+        let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+        let index = |packets| {
+            write_capture(&capture, packets);
+            let ingest = Ingest::new(&archive).records_max(300).force(true);
+            ingest.run(&[Input::File(capture.clone())]).unwrap();
+            archive.index_files().unwrap()
+        };
+        let is_missed = || {
+            let failed = archive.segments().unwrap().1;
+            failed.iter().any(|error| matches!(error, ArchiveError::MissingPart { .. }))
+        };
+        let files = index(900);
+        assert!(files.len() == 3 && !is_missed());
+        let old: Vec<Vec<u8>> = files.iter().map(|path| std::fs::read(path).unwrap()).collect();
+        // Without one of them, be it the first, the middle or the last.
+        for (path, bytes) in files.iter().zip(&old) {
+            std::fs::remove_file(path).unwrap();
+            assert!(is_missed(), "{}", path.display());
+            std::fs::write(path, bytes).unwrap();
+            assert!(!is_missed());
+        }
+        // With one from before the capture has changed.
+        assert_eq!(index(800), files);
+        assert!(!is_missed());
+        std::fs::write(&files[0], &old[0]).unwrap();
+        assert!(is_missed());
+    }
 }
