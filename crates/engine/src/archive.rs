@@ -10,6 +10,7 @@
 //! it names. There is no list of segments; they are what lies in the folder.
 
 mod builder;
+pub mod device;
 mod fields;
 mod flows;
 mod ingest;

@@ -13,7 +13,7 @@ pub mod schema;
 mod sort;
 mod writer;
 
-pub use build::{BuildError, Builder, ColumnIndex, CpuBuilder, Digits};
+pub use build::{BuildError, Builder, ColumnIndex, CpuBuilder, Digits, Part};
 pub use format::{
     ALIGN, BLOCK_LEN, ENTRY_LEN, FIELD_BITS_MAX, FIELDS_MAX, FOOTER_LEN, FORMAT_VERSION,
     FORMAT_VERSION_OLDEST, HEADER_LEN, MAGIC, NAME_LEN_MAX, NOTE_LEN_MAX, RowOrder, SectionKind,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use tapdex_bitmap::Codec;
@@ -52,7 +53,33 @@ pub struct ColumnIndex {
     /// Where each key's bitmap starts, and at last where all end: one more than there are keys.
     pub offsets: Vec<u64>,
     /// The bitmaps, in order.
-    pub parts: Vec<Vec<u8>>,
+    pub parts: Vec<Part>,
+}
+
+/// Some of the bitmaps of a column, in memory of our own or in that of a device's driver.
+#[derive(Clone)]
+pub enum Part {
+    /// Bytes that the builder wrote.
+    Owned(Vec<u8>),
+    /// Bytes that are somebody else's and stay as they are.
+    Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+impl std::ops::Deref for Part {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Part::Owned(bytes) => bytes,
+            Part::Shared(bytes) => (**bytes).as_ref(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Part({:?})", &**self)
+    }
 }
 
 /// The index of a column of no rows.
@@ -64,25 +91,35 @@ impl Default for ColumnIndex {
 
 impl PartialEq for ColumnIndex {
     fn eq(&self, other: &Self) -> bool {
-        let bytes = |index: &Self| index.parts.iter().map(Vec::len).sum::<usize>();
+        let bytes = |index: &Self| index.parts.iter().map(|part| part.len()).sum::<usize>();
         (self.codec, self.rows) == (other.codec, other.rows)
             && (&self.keys, &self.offsets) == (&other.keys, &other.offsets)
             && bytes(self) == bytes(other)
-            && self.parts.iter().flatten().eq(other.parts.iter().flatten())
+            && self.bytes().eq(other.bytes())
     }
 }
 
 impl Eq for ColumnIndex {}
 
 impl ColumnIndex {
+    /// The bytes of all bitmaps.
+    fn bytes(&self) -> impl Iterator<Item = u8> {
+        self.parts.iter().flat_map(|part| part.iter().copied())
+    }
+
     /// Takes the index back to none at all; what is left is memory to be used again.
     pub(super) fn clear(&mut self) -> Vec<Vec<u8>> {
         self.keys.clear();
         self.offsets.clear();
         self.offsets.push(0);
-        let mut spare = std::mem::take(&mut self.parts);
-        spare.iter_mut().for_each(Vec::clear);
-        spare
+        let spare = self.parts.drain(..).filter_map(|part| match part {
+            Part::Owned(mut bytes) => {
+                bytes.clear();
+                Some(bytes)
+            }
+            Part::Shared(_) => None,
+        });
+        spare.collect()
     }
 
     /// Appends a part, given the values in it and where the bitmap of each ends.
@@ -90,7 +127,7 @@ impl ColumnIndex {
         let start = self.offsets.last().copied().unwrap_or(0);
         self.keys.extend(ends.iter().filter_map(|&(value, _)| u16::try_from(value).ok()));
         self.offsets.extend(ends.iter().map(|&(_, end)| start + end as u64));
-        self.parts.push(part);
+        self.parts.push(Part::Owned(part));
     }
 }
 

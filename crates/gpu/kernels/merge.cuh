@@ -1,0 +1,199 @@
+// Merging the words of WAH into pairs or triples, greedily from the left, in parallel.
+//
+// What a word does depends on the words before it: one that was taken into a pair or triple is
+// written no more. That is an automaton with the number of words still to be taken as its state.
+// A share of words, whichever of the three states it is entered in, leaves in some state and
+// writes so many words: a *step*. Steps are composed over threads, tiles and the whole column, and
+// then every thread knows in which state it starts and where its words go.
+//
+// A rule says which words merge:
+//
+//     static const u32 SPAN;                          // how many words, 2 or 3
+//     static u32 digest(u32 item);                    // what `join` has to know of an item
+//     static u32 join(u32 a, u32 b, u32 c);           // of digests: the merged word, or 0
+//     static u32 alone(u32 item);                     // the word of an item alone
+//     static u32 extra(u32 item);                     // how many words more than one it takes alone
+
+#include "groups.cuh"
+#include "run.cuh"
+
+static const u32 MERGE_THREADS = 256;
+static const u32 MERGE_EACH = 8;
+static const u32 MERGE_TILE = MERGE_THREADS * MERGE_EACH;
+
+// Two bits for each state entered, the state left; above them 16 bits each, the words written.
+typedef u64 Step;
+static const Step STAY = 0x24;
+
+DEVICE u32 step_state(Step step, u32 state) { return (u32)(step >> (2 * state)) & 3; }
+DEVICE u32 step_words(Step step, u32 state) { return (u32)(step >> (6 + 16 * state)) & 0xFFFF; }
+
+DEVICE Step then(Step a, Step b) {
+    Step both = 0;
+    for (u32 state = 0; state < 3; state++) {
+        u32 between = step_state(a, state);
+        both |= (Step)step_state(b, between) << (2 * state);
+        both |= (Step)(step_words(a, state) + step_words(b, between)) << (6 + 16 * state);
+    }
+    return both;
+}
+
+// The items of a thread, and the two behind them.
+template <class Rule> struct Share {
+    u32 items[MERGE_EACH];
+    u32 digests[MERGE_EACH + 2];
+    // One bit for each item: it is there, and it begins a pair or triple if nobody has taken it.
+    u32 there;
+    u32 joins;
+    // Bits of items that are the first of their key.
+    u32 firsts;
+
+    DEVICE_METHOD void load(const u32 *all, const u32 *all_firsts, u32 len, u32 at) {
+        there = joins = firsts = 0;
+        if (at >= len) return;
+        u32 left = len - at;
+        there = left >= MERGE_EACH ? (1u << MERGE_EACH) - 1 : (1u << left) - 1;
+        u32 shift = at & 31;
+        firsts = all_firsts[at / 32] >> shift;
+        if (shift == 24) firsts |= all_firsts[at / 32 + 1] << 8;
+        for (u32 i = 0; i < MERGE_EACH + 2; i++) {
+            u32 item = i < left ? all[at + i] : 0;
+            if (i < MERGE_EACH) items[i] = item;
+            digests[i] = Rule::digest(item);
+        }
+        // The last items that could begin one cannot if the column ends.
+        u32 after = left >= 32 ? ALL_LANES : (1u << left) - 1;
+        u32 goes_on = (after & ~firsts) >> 1;
+        if (Rule::SPAN == 3) goes_on &= (after & ~firsts) >> 2;
+        for (u32 i = 0; i < MERGE_EACH; i++) {
+            bool is_one = Rule::join(digests[i], digests[i + 1], digests[i + 2]) != 0;
+            joins |= (u32)is_one << i;
+        }
+        joins &= goes_on & there;
+    }
+
+    // The items that are written if the share is entered in some state, which is replaced by the
+    // one it is left in.
+    DEVICE_METHOD u32 written(u32 *state) const {
+        u32 found = 0;
+        u32 left = *state;
+        for (u32 i = 0; i < MERGE_EACH; i++) {
+            bool is_free = left == 0;
+            found |= (u32)is_free << i;
+            left = is_free ? (joins >> i & 1) * (Rule::SPAN - 1) : left - 1;
+        }
+        *state = left;
+        return found & there;
+    }
+
+    DEVICE_METHOD Step step() const {
+        Step all = 0;
+        for (u32 state = 0; state < 3; state++) {
+            u32 left = state;
+            u32 words = __popc(written(&left));
+            all |= (Step)left << (2 * state) | (Step)words << (6 + 16 * state);
+        }
+        return all;
+    }
+
+    // Words beyond one each; items that have any never merge.
+    DEVICE_METHOD u32 extra() const {
+        u32 sum = 0;
+        for (u32 i = 0; i < MERGE_EACH; i++)
+            if (there >> i & 1) sum += Rule::extra(items[i]);
+        return sum;
+    }
+};
+
+// The step of all threads before this one; `all` is that of the whole block.
+DEVICE Step block_steps_before(Step step, Step *room, Step *all) {
+    Step to_here = step;
+    for (u32 distance = 1; distance < 32; distance *= 2) {
+        Step other = __shfl_up_sync(ALL_LANES, to_here, distance);
+        if (lane_id() >= distance) to_here = then(other, to_here);
+    }
+    if (lane_id() == 31) room[warp_id()] = to_here;
+    __syncthreads();
+    Step before = STAY;
+    *all = STAY;
+    for (u32 warp = 0; warp < blockDim.x / 32; warp++) {
+        if (warp == warp_id()) before = *all;
+        *all = then(*all, room[warp]);
+    }
+    Step in_warp = __shfl_up_sync(ALL_LANES, to_here, 1);
+    return lane_id() == 0 ? before : then(before, in_warp);
+}
+
+// Finds the step of each tile, and the words that it writes beyond one for each item.
+template <class Rule>
+DEVICE void merge_count(const u32 *items, const u32 *count, const u32 *firsts, Step *steps,
+                        u32 *extras) {
+    __shared__ Step room[32];
+    __shared__ u32 sums[32];
+    u32 len = *count;
+    u32 base = blockIdx.x * MERGE_TILE;
+    if (base >= len) {
+        if (threadIdx.x == 0) {
+            steps[blockIdx.x] = STAY;
+            extras[blockIdx.x] = 0;
+        }
+        return;
+    }
+    Share<Rule> share;
+    share.load(items, firsts, len, base + threadIdx.x * MERGE_EACH);
+    Step all;
+    block_steps_before(share.step(), room, &all);
+    u32 extra;
+    block_sum_before(share.extra(), sums, &extra);
+    if (threadIdx.x == 0) {
+        steps[blockIdx.x] = all;
+        extras[blockIdx.x] = extra;
+    }
+}
+
+// Writes the words of each tile, and where those of each key start. `starts` has the state in which
+// each tile is entered and where its words go.
+template <class Rule, bool HAS_EXTRA>
+DEVICE void merge_write(const u32 *items, const u32 *count, const u32 *firsts, const uint2 *starts,
+                        const u32 *total, const u32 *key_items, const u32 *keys_count,
+                        u32 *target, u32 *key_words) {
+    __shared__ Step room[32];
+    __shared__ u32 sums[32];
+    __shared__ u32 held[MERGE_TILE];
+    u32 len = *count;
+    u32 base = blockIdx.x * MERGE_TILE;
+    if (blockIdx.x == 0 && threadIdx.x == 0) key_words[*keys_count] = *total;
+    if (base >= len) return;
+    u32 at = base + threadIdx.x * MERGE_EACH;
+    Share<Rule> share;
+    share.load(items, firsts, len, at);
+    Step all;
+    Step before = block_steps_before(share.step(), room, &all);
+    uint2 start = starts[blockIdx.x];
+    u32 place = step_words(before, start.x);
+    if (HAS_EXTRA) {
+        u32 extra;
+        place += block_sum_before(share.extra(), sums, &extra);
+    }
+    u32 state = step_state(before, start.x);
+    u32 written = share.written(&state);
+    for (u32 i = 0; i < MERGE_EACH; i++) {
+        if (!(written >> i & 1)) continue;
+        u32 word = Rule::alone(share.items[i]);
+        if (share.joins >> i & 1)
+            word = Rule::join(share.digests[i], share.digests[i + 1], share.digests[i + 2]);
+        if (share.firsts >> i & 1)
+            key_words[place_of(key_items, *keys_count, at + i)] = start.y + place;
+        if (HAS_EXTRA) {
+            // The words of an item that has several are there already: all bits are set.
+            if (Rule::extra(share.items[i]) == 0) target[start.y + place] = word;
+            place += 1 + Rule::extra(share.items[i]);
+        } else {
+            held[place++] = word;
+        }
+    }
+    if (HAS_EXTRA) return;
+    __syncthreads();
+    u32 words = step_words(all, start.x);
+    for (u32 i = threadIdx.x; i < words; i += MERGE_THREADS) target[start.y + i] = held[i];
+}

@@ -1,0 +1,295 @@
+//! Columns built on the device, several of them in flight.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tapdex_bitmap::Codec;
+use tapdex_engine::index::{
+    BuildError, Builder, ColumnIndex, CpuBuilder, Digits, Part, RunBuilder,
+};
+
+use crate::column::{Form, ROWS_MAX, Slot, Source};
+use crate::device::{Device, DeviceError};
+use crate::memory::Pinned;
+
+/// Columns in flight: one is copied in, one is worked on, one is copied out, and one waits.
+const IN_FLIGHT: usize = 4;
+
+/// Builds on a CUDA device; the indexes are, byte for byte, those of [`CpuBuilder`].
+///
+/// Columns follow each other through the device: while one is copied in, another is worked on and a
+/// third is copied out. Columns in [pinned](Self::pinned) memory are read by the device itself;
+/// others are copied by the driver. What it hands out lies in pinned memory, too.
+///
+/// Nothing is lost if the device fails. When its memory is full, fewer columns are in flight, and a
+/// column that does not fit at all is built on the CPU; when it does not answer any more, so are all
+/// columns from then on, those in flight included. [`trouble`](Self::trouble) says what happened.
+#[derive(Debug)]
+pub struct GpuBuilder {
+    device: Option<Arc<dyn Device>>,
+    idle: Vec<Slot>,
+    in_flight_max: usize,
+    rows: CpuBuilder,
+    runs: RunBuilder,
+    trouble: Option<DeviceError>,
+    built: Built,
+    kernels_ms: f32,
+}
+
+/// How many columns were built where.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Built {
+    /// Columns that the device built.
+    pub device: u64,
+    /// Columns that the CPU built because the device could not.
+    pub cpu: u64,
+}
+
+/// A column on the device.
+struct Flight<'c> {
+    slot: Slot,
+    column: (Source<'c>, Form),
+    is_written: bool,
+}
+
+impl GpuBuilder {
+    /// A builder on a device.
+    pub fn new(device: Arc<dyn Device>) -> Self {
+        Self {
+            device: Some(device),
+            idle: Vec::new(),
+            in_flight_max: IN_FLIGHT,
+            rows: CpuBuilder::new(0),
+            runs: RunBuilder::new(),
+            trouble: None,
+            built: Built::default(),
+            kernels_ms: 0.0,
+        }
+    }
+
+    /// The builder, with at most so many columns in flight.
+    #[must_use]
+    pub fn with_in_flight(mut self, columns: usize) -> Self {
+        self.in_flight_max = columns.max(1);
+        self
+    }
+
+    /// Milliseconds that kernels took so far. Where several columns were in flight, more than that.
+    pub fn kernels_ms(&self) -> f32 {
+        self.kernels_ms
+    }
+
+    /// Memory for a column that the device reads by itself.
+    pub fn pinned(&self, bytes: usize) -> Result<Pinned, DeviceError> {
+        match &self.device {
+            Some(device) => Pinned::new(device, bytes),
+            None => Err(self.trouble.clone().unwrap_or(DeviceError::OutOfMemory { bytes })),
+        }
+    }
+
+    /// What went wrong with the device last, if anything did.
+    pub fn trouble(&self) -> Option<&DeviceError> {
+        self.trouble.as_ref()
+    }
+
+    /// How many columns were built where.
+    pub fn built(&self) -> Built {
+        self.built
+    }
+
+    /// Builds the index of each column and hands it to `done`, in order.
+    pub fn build_sources<E: From<BuildError>>(
+        &mut self,
+        columns: &[(Source<'_>, Form)],
+        mut done: impl FnMut(&ColumnIndex) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut index = ColumnIndex::default();
+        let mut flights: VecDeque<Flight<'_>> = VecDeque::new();
+        let mut next = 0;
+        let mut result = Ok(());
+        while result.is_ok() && (next < columns.len() || !flights.is_empty()) {
+            if next < columns.len() && flights.len() < self.in_flight_max {
+                let column = columns[next];
+                match self.begin(column) {
+                    Ok(Some(slot)) => {
+                        flights.push_back(Flight { slot, column, is_written: false });
+                        next += 1;
+                    }
+                    Err(DeviceError::OutOfMemory { bytes }) if self.can_shrink(&flights) => {
+                        self.trouble = Some(DeviceError::OutOfMemory { bytes });
+                        self.in_flight_max = (self.in_flight_max / 2).max(1);
+                        self.idle.clear();
+                        // Those in flight go on; then there is more room.
+                        result = self.finish(&mut flights, &mut index, &mut done);
+                    }
+                    other if flights.is_empty() => {
+                        self.note(other.err());
+                        next += 1;
+                        result = self.build_here(column, &mut index, &mut done);
+                    }
+                    // Columns are handed over in order: first those before it.
+                    _ => result = self.finish(&mut flights, &mut index, &mut done),
+                }
+                let behind = flights.len().saturating_sub(1);
+                if result.is_ok() {
+                    result = self.write(flights.iter_mut().take(behind)).map_or(Ok(()), Err);
+                }
+                continue;
+            }
+            result = self.finish(&mut flights, &mut index, &mut done);
+        }
+        // The columns may go once the device has read them; after an error some are in flight.
+        for flight in &mut flights {
+            let _gone = flight.slot.wait_measured();
+        }
+        result
+    }
+
+    /// Whether fewer columns in flight would leave more memory.
+    fn can_shrink(&self, flights: &VecDeque<Flight<'_>>) -> bool {
+        !flights.is_empty() || !self.idle.is_empty()
+    }
+
+    /// Takes down what went wrong. A device that is lost is not asked again.
+    fn note(&mut self, trouble: Option<DeviceError>) {
+        let Some(trouble) = trouble else { return };
+        if !matches!(trouble, DeviceError::OutOfMemory { .. }) {
+            self.device = None;
+            self.idle.clear();
+        }
+        self.trouble = Some(trouble);
+    }
+
+    /// Sends a column to the device; none if it is not for it.
+    fn begin(&mut self, (source, form): (Source<'_>, Form)) -> Result<Option<Slot>, DeviceError> {
+        let Some(device) = &self.device else { return Ok(None) };
+        if source.rows() == 0 || source.rows() > ROWS_MAX {
+            return Ok(None);
+        }
+        let mut slot = self.idle.pop().unwrap_or_else(|| Slot::new(device));
+        slot.measure(source, form)?;
+        Ok(Some(slot))
+    }
+
+    /// Has the columns written that are not yet. A column whose index does not fit stays as it is.
+    fn write<'f, 'c: 'f, E>(
+        &mut self,
+        flights: impl Iterator<Item = &'f mut Flight<'c>>,
+    ) -> Option<E> {
+        for flight in flights.filter(|flight| !flight.is_written) {
+            let written = flight.slot.wait_measured().and_then(|()| flight.slot.write());
+            flight.is_written = written.is_ok();
+            if written.is_err() {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Hands over the first of the columns in flight.
+    fn finish<E: From<BuildError>>(
+        &mut self,
+        flights: &mut VecDeque<Flight<'_>>,
+        index: &mut ColumnIndex,
+        done: &mut impl FnMut(&ColumnIndex) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(mut flight) = flights.pop_front() else { return Ok(()) };
+        match Self::collect(&mut flight, index) {
+            Ok(()) => {
+                self.built.device += 1;
+                self.kernels_ms += flight.slot.kernels_ms().unwrap_or(0.0);
+                let result = done(index);
+                // The memory is used again only if nobody holds it any more.
+                index.parts.clear();
+                self.idle.push(flight.slot);
+                result
+            }
+            Err(trouble) => {
+                self.note(Some(trouble));
+                drop(flight.slot);
+                self.build_here(flight.column, index, done)
+            }
+        }
+    }
+
+    /// Waits for a column and takes its index.
+    fn collect(flight: &mut Flight<'_>, index: &mut ColumnIndex) -> Result<(), DeviceError> {
+        let slot = &mut flight.slot;
+        if !flight.is_written {
+            slot.wait_measured()?;
+            slot.write()?;
+        }
+        let (source, form) = flight.column;
+        index.codec = match form {
+            Form::Whole(codec) => codec,
+            Form::MascWindows => Codec::Masc,
+        };
+        index.rows = u32::try_from(source.rows()).unwrap_or(u32::MAX);
+        index.offsets = slot.wait_copied(&mut index.keys)?;
+        index.parts.clear();
+        if let Some(pinned) = slot.host_out.get() {
+            let lent = Lent { pinned: Arc::clone(pinned), len: slot.bytes };
+            index.parts.push(Part::Shared(Arc::new(lent)));
+        }
+        Ok(())
+    }
+
+    /// Builds a column on the CPU.
+    fn build_here<E: From<BuildError>>(
+        &mut self,
+        (source, form): (Source<'_>, Form),
+        index: &mut ColumnIndex,
+        done: &mut impl FnMut(&ColumnIndex) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.built.cpu += 1;
+        let codec = match form {
+            Form::Whole(codec) => codec,
+            Form::MascWindows => Codec::Masc,
+        };
+        match source {
+            Source::Rows(digits) => self.rows.build(digits, codec, index)?,
+            Source::Runs(digits, starts, rows) => {
+                self.runs.build(digits, starts, rows, codec, index)?;
+            }
+        }
+        done(index)
+    }
+}
+
+/// Pinned memory, as much of it as an index takes.
+struct Lent {
+    pinned: Arc<Pinned>,
+    len: usize,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.pinned[..self.len]
+    }
+}
+
+impl Builder for GpuBuilder {
+    fn build(
+        &mut self,
+        column: Digits<'_>,
+        codec: Codec,
+        target: &mut ColumnIndex,
+    ) -> Result<(), BuildError> {
+        self.build_sources(&[(Source::Rows(column), Form::Whole(codec))], |index| {
+            target.clone_from(index);
+            Ok(())
+        })
+    }
+
+    fn build_each<E: From<BuildError>>(
+        &mut self,
+        columns: &[(Digits<'_>, Codec)],
+        done: impl FnMut(&ColumnIndex) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let columns: Vec<_> = columns
+            .iter()
+            .map(|&(digits, codec)| (Source::Rows(digits), Form::Whole(codec)))
+            .collect();
+        self.build_sources(&columns, done)
+    }
+}

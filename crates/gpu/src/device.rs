@@ -1,0 +1,182 @@
+//! What a device has to offer; everything above works with any of them.
+
+use std::sync::Arc;
+
+/// An address in a device's memory.
+pub type Address = u64;
+
+/// What is known of a device.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// What its maker calls it.
+    pub name: String,
+    /// Bytes of its memory that were free when it was opened.
+    pub memory_free: usize,
+    /// Multiprocessors.
+    pub processors: u32,
+    /// Bytes of memory that the threads of a block can share.
+    pub shared_max: u32,
+    /// Bytes of its second-level cache.
+    pub cache: usize,
+}
+
+/// The queues of a device. What is put into one is done in order; the queues run side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Copies to the device.
+    In,
+    /// Kernels.
+    Compute,
+    /// Copies from the device.
+    Out,
+}
+
+/// A value that a kernel is called with.
+#[derive(Debug, Clone, Copy)]
+pub enum Arg {
+    /// A pointer into the device's memory, or a number of 64 bits.
+    Wide(u64),
+    /// A number of 32 bits.
+    Narrow(u32),
+}
+
+impl From<u64> for Arg {
+    fn from(value: u64) -> Self {
+        Arg::Wide(value)
+    }
+}
+
+impl From<u32> for Arg {
+    fn from(value: u32) -> Self {
+        Arg::Narrow(value)
+    }
+}
+
+/// A kernel, and how many threads run it.
+#[derive(Debug, Clone, Copy)]
+pub struct Launch {
+    /// The file it stands in, without folder and extension.
+    pub stem: &'static str,
+    /// Its name.
+    pub kernel: &'static str,
+    /// Blocks. None at all is allowed, and does nothing.
+    pub blocks: u32,
+    /// Threads of a block, a multiple of 32.
+    pub threads: u32,
+    /// Bytes that the threads of a block share, besides those the kernel declares.
+    pub shared: u32,
+}
+
+/// A point in a stream that can be waited for.
+#[derive(Debug)]
+pub struct Event {
+    /// The device's own name of it.
+    pub(crate) handle: u64,
+    pub(crate) device: Arc<dyn Device>,
+}
+
+impl Event {
+    /// Milliseconds from an earlier event to this one, both waited for.
+    pub fn since(&self, earlier: &Event) -> Result<f32, DeviceError> {
+        self.device.elapsed_ms(earlier.handle, self.handle)
+    }
+
+    /// Waits until the device has come to it. The thread sleeps.
+    pub fn wait(&self) -> Result<(), DeviceError> {
+        self.device.wait_for(self.handle)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        self.device.drop_event(self.handle);
+    }
+}
+
+/// A device. Addresses, events and pinned memory are handed out raw here; [`memory`](crate::memory)
+/// owns them.
+///
+/// Everything but `alloc`, `pin` and what waits returns at once; the device works through its
+/// streams by itself.
+pub trait Device: std::fmt::Debug + Send + Sync {
+    /// What is known of it.
+    fn facts(&self) -> &Facts;
+
+    /// Memory on the device, its content unknown, aligned to 256 bytes.
+    fn alloc(&self, bytes: usize) -> Result<Address, DeviceError>;
+    /// Gives memory back, after all that was asked for before is done.
+    fn free(&self, address: Address);
+    /// Memory on the host that the device reads and writes by itself, zeroed, aligned to 64 bytes;
+    /// the address is the host's.
+    fn pin(&self, bytes: usize) -> Result<Address, DeviceError>;
+    /// Gives such memory back, after all that was asked for before is done.
+    fn unpin(&self, address: Address);
+
+    /// Copies from the host. The bytes stay as they are until the stream has done it.
+    fn copy_in(&self, stream: Stream, from: &[u8], to: Address) -> Result<(), DeviceError>;
+    /// Copies to pinned memory, which nobody reads until the stream has done it.
+    fn copy_out(
+        &self,
+        stream: Stream,
+        from: Address,
+        to: Address,
+        bytes: usize,
+    ) -> Result<(), DeviceError>;
+    /// Sets bytes to a value.
+    fn fill(
+        &self,
+        stream: Stream,
+        at: Address,
+        value: u8,
+        bytes: usize,
+    ) -> Result<(), DeviceError>;
+    /// Runs a kernel.
+    fn launch(&self, stream: Stream, launch: Launch, args: &[Arg]) -> Result<(), DeviceError>;
+
+    /// An event behind what the stream was asked for so far; its handle.
+    fn record(&self, stream: Stream) -> Result<u64, DeviceError>;
+    /// Has a stream wait for an event of another.
+    fn wait_in(&self, stream: Stream, event: u64) -> Result<(), DeviceError>;
+    /// Waits for an event. The thread sleeps.
+    fn wait_for(&self, event: u64) -> Result<(), DeviceError>;
+    /// Milliseconds between two events that have been waited for.
+    fn elapsed_ms(&self, from: u64, to: u64) -> Result<f32, DeviceError>;
+    /// Forgets an event.
+    fn drop_event(&self, event: u64);
+}
+
+/// An event behind what the stream was asked for so far.
+pub(crate) fn record(device: &Arc<dyn Device>, stream: Stream) -> Result<Event, DeviceError> {
+    Ok(Event { handle: device.record(stream)?, device: Arc::clone(device) })
+}
+
+/// Why a device did not do what it was asked for.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// There is no device, or what is needed to use it is missing.
+    #[error("no CUDA device: {0}")]
+    Missing(String),
+    /// The device has no room for more.
+    #[error("the device has no {bytes} bytes left")]
+    OutOfMemory {
+        /// How many were asked for.
+        bytes: usize,
+    },
+    /// A kernel does not compile.
+    #[error("the kernels in {stem} cannot be compiled: {log}")]
+    Compile {
+        /// The file it stands in.
+        stem: String,
+        /// What the compiler says.
+        log: String,
+    },
+    /// The device failed, and may not answer any more.
+    #[error("the device failed at {at}: {why}")]
+    Lost {
+        /// What it was asked for.
+        at: &'static str,
+        /// What the driver says.
+        why: String,
+    },
+}

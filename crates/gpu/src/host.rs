@@ -1,0 +1,352 @@
+//! A device for tests: the kernels, compiled for this machine's CPU.
+//!
+//! [`HostDevice`] compiles the same sources that a GPU gets against `kernels/shim/shim.hpp`, with
+//! the C++ compiler that `CXX` names, or else `c++`, on Linux. What a kernel does wrong comes back
+//! as [`DeviceError::Lost`] with the kernel, the thread and the line; after that the device is
+//! lost, as a GPU would be. These are found:
+//!
+//! - a barrier that not all threads come to, a warp's collective that some of its lanes miss;
+//! - a read or write outside of an allocation, of shared memory, of an array; an address that is
+//!   not aligned; a shift too far; a division by 0; a block that never ends;
+//! - a launch with too many threads, or with arguments of another number or size.
+//!
+//! The order in which blocks, warps and lanes run, and when another thread gets its turn in the
+//! midst of a computation, follow from a seed. A barrier or an atomic operation that is missing
+//! shows as another result with some seeds, so that a test compares results with several. Fresh
+//! memory is garbage.
+//!
+//! Streams do their work at once. Tests of what stands above can have the device run out of memory
+//! and be lost when they like.
+
+#![allow(unsafe_code, reason = "kernels compiled at run time read and write raw memory")]
+
+mod build;
+mod heap;
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::device::{Address, Arg, Device, DeviceError, Facts, Launch, Stream};
+use heap::{Heap, Kind, Range};
+
+/// The environment variable that names the seed of [`HostDevice::from_env`].
+pub const SEED_VARIABLE: &str = "TAPDEX_SHIM_SEED";
+
+/// A device made of this machine's CPU.
+#[derive(Debug)]
+pub struct HostDevice {
+    facts: Facts,
+    seed: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    heap: Heap,
+    /// Total bytes on the device that may be allocated.
+    memory_max: usize,
+    launches: u64,
+    /// The launch at which the device is lost.
+    lose_at: Option<u64>,
+    lost: Option<DeviceError>,
+    events: HashMap<u64, Instant>,
+    events_made: u64,
+}
+
+impl HostDevice {
+    /// A device whose threads run in an order that follows from the seed. It looks like a GPU of
+    /// the data centre with little memory.
+    pub fn new(seed: u64) -> Result<Arc<Self>, DeviceError> {
+        let facts = Facts {
+            name: "the host".to_owned(),
+            memory_free: 4 << 30,
+            processors: 4,
+            shared_max: 227 << 10,
+            cache: 50 << 20,
+        };
+        Self::with_facts(seed, facts)
+    }
+
+    /// A device of which something else is known.
+    pub fn with_facts(seed: u64, facts: Facts) -> Result<Arc<Self>, DeviceError> {
+        build::compiler()?;
+        let state = State {
+            heap: Heap::new(seed),
+            memory_max: facts.memory_free,
+            launches: 0,
+            lose_at: None,
+            lost: None,
+            events: HashMap::new(),
+            events_made: 0,
+        };
+        Ok(Arc::new(Self { facts, seed, state: Mutex::new(state) }))
+    }
+
+    /// A device with the seed that the environment variable `TAPDEX_SHIM_SEED` names, or else with
+    /// the one given.
+    pub fn from_env(seed: u64) -> Result<Arc<Self>, DeviceError> {
+        let named = std::env::var(SEED_VARIABLE).ok().and_then(|text| text.trim().parse().ok());
+        Self::new(named.unwrap_or(seed))
+    }
+
+    /// Lets no more than so many bytes be allocated on the device, all together.
+    pub fn fail_alloc_above(&self, bytes: usize) {
+        self.lock().memory_max = bytes;
+    }
+
+    /// Loses the device at the launch with this number from now on; 1 is the next one.
+    pub fn lose_at(&self, launch: u64) {
+        let mut state = self.lock();
+        state.lose_at = Some(state.launches.saturating_add(launch.max(1)));
+    }
+
+    /// Bytes that are allocated on the device.
+    pub fn memory_used(&self) -> usize {
+        self.lock().heap.used(Kind::Device)
+    }
+
+    /// Bytes of pinned memory.
+    pub fn memory_pinned(&self) -> usize {
+        self.lock().heap.used(Kind::Pinned)
+    }
+
+    /// How many kernels were launched.
+    pub fn launches(&self) -> u64 {
+        self.lock().launches
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state of a device that is not lost.
+    fn alive(&self) -> Result<MutexGuard<'_, State>, DeviceError> {
+        let state = self.lock();
+        match &state.lost {
+            Some(error) => Err(error.clone()),
+            None => Ok(state),
+        }
+    }
+}
+
+impl State {
+    /// The device is lost from now on.
+    fn lose(&mut self, at: &'static str, why: String) -> DeviceError {
+        let error = DeviceError::Lost { at, why };
+        self.lost = Some(error.clone());
+        error
+    }
+
+    fn event(&mut self, at: &'static str, event: u64) -> Result<Instant, DeviceError> {
+        let known = self.events.get(&event).copied();
+        known.ok_or_else(|| self.lose(at, format!("there is no event {event}")))
+    }
+
+    /// The place of a range that lies inside an allocation of the kind.
+    fn range(
+        &mut self,
+        at: &'static str,
+        kind: Kind,
+        address: Address,
+        bytes: usize,
+    ) -> Result<*mut u8, DeviceError> {
+        self.heap.range(kind, address, bytes).map_err(|why| self.lose(at, why))
+    }
+}
+
+impl Device for HostDevice {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Address, DeviceError> {
+        let mut state = self.alive()?;
+        let used = state.heap.used(Kind::Device);
+        if used.saturating_add(bytes) > state.memory_max {
+            return Err(DeviceError::OutOfMemory { bytes });
+        }
+        state.heap.alloc(Kind::Device, bytes).ok_or(DeviceError::OutOfMemory { bytes })
+    }
+
+    fn free(&self, address: Address) {
+        let mut state = self.lock();
+        if let Err(why) = state.heap.free(Kind::Device, address) {
+            state.lose("free", why);
+        }
+    }
+
+    fn pin(&self, bytes: usize) -> Result<Address, DeviceError> {
+        let mut state = self.alive()?;
+        state.heap.alloc(Kind::Pinned, bytes).ok_or(DeviceError::OutOfMemory { bytes })
+    }
+
+    fn unpin(&self, address: Address) {
+        let mut state = self.lock();
+        if let Err(why) = state.heap.free(Kind::Pinned, address) {
+            state.lose("unpin", why);
+        }
+    }
+
+    fn copy_in(&self, _: Stream, from: &[u8], to: Address) -> Result<(), DeviceError> {
+        let mut state = self.alive()?;
+        let to = state.range("copy_in", Kind::Device, to, from.len())?;
+        // SAFETY: `range` gives a place with that many bytes inside an allocation of the device,
+        // which `from`, a slice of the host's own, does not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+        Ok(())
+    }
+
+    fn copy_out(
+        &self,
+        _: Stream,
+        from: Address,
+        to: Address,
+        bytes: usize,
+    ) -> Result<(), DeviceError> {
+        let mut state = self.alive()?;
+        let from = state.range("copy_out", Kind::Device, from, bytes)?;
+        let to = state.range("copy_out", Kind::Pinned, to, bytes)?;
+        // SAFETY: `range` gives places with that many bytes inside two allocations.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+        Ok(())
+    }
+
+    fn fill(&self, _: Stream, at: Address, value: u8, bytes: usize) -> Result<(), DeviceError> {
+        let mut state = self.alive()?;
+        let at = state.range("fill", Kind::Device, at, bytes)?;
+        // SAFETY: `range` gives a place with that many bytes inside an allocation.
+        unsafe { std::ptr::write_bytes(at, value, bytes) };
+        Ok(())
+    }
+
+    fn launch(&self, _: Stream, launch: Launch, args: &[Arg]) -> Result<(), DeviceError> {
+        let library = build::library(launch.stem)?;
+        let mut state = self.alive()?;
+        state.launches += 1;
+        if state.lose_at.is_some_and(|at| state.launches >= at) {
+            return Err(state.lose("launch", "the test asked for this".to_owned()));
+        }
+        if launch.shared > self.facts.shared_max {
+            let why = format!(
+                "kernel {} asks for {} bytes of shared memory, of {}",
+                launch.kernel, launch.shared, self.facts.shared_max
+            );
+            return Err(state.lose("launch", why));
+        }
+        let seed = self.seed.wrapping_add(state.launches.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let ran = library
+            .launch(launch, args, seed, &state.heap.ranges())
+            .and_then(|()| state.heap.check(launch.kernel));
+        ran.map_err(|why| state.lose("launch", format!("{why} (device seed {})", self.seed)))
+    }
+
+    fn record(&self, _: Stream) -> Result<u64, DeviceError> {
+        let mut state = self.alive()?;
+        state.events_made += 1;
+        let event = state.events_made;
+        state.events.insert(event, Instant::now());
+        Ok(event)
+    }
+
+    fn wait_in(&self, _: Stream, event: u64) -> Result<(), DeviceError> {
+        self.alive()?.event("wait_in", event).map(|_| ())
+    }
+
+    fn wait_for(&self, event: u64) -> Result<(), DeviceError> {
+        self.alive()?.event("wait_for", event).map(|_| ())
+    }
+
+    fn elapsed_ms(&self, from: u64, to: u64) -> Result<f32, DeviceError> {
+        let mut state = self.alive()?;
+        let (from, to) = (state.event("elapsed_ms", from)?, state.event("elapsed_ms", to)?);
+        Ok(to.duration_since(from).as_secs_f32() * 1000.0)
+    }
+
+    fn drop_event(&self, event: u64) {
+        self.lock().events.remove(&event);
+    }
+}
+
+/// What the shim exports: see `shim::launch` there.
+type Entry = unsafe extern "C" fn(
+    *const std::ffi::c_char,
+    u32,
+    u32,
+    u32,
+    u64,
+    *mut *mut std::ffi::c_void,
+    *const u32,
+    u32,
+    *const Range,
+    usize,
+) -> *const std::ffi::c_char;
+
+/// The kernels of a stem. Its fibres and shared memory are its own, and one launch uses them at a
+/// time.
+#[derive(Debug)]
+struct Library {
+    path: PathBuf,
+    /// Points into `_loaded`.
+    entry: Mutex<Entry>,
+    _loaded: libloading::Library,
+}
+
+impl Library {
+    fn launch(
+        &self,
+        launch: Launch,
+        args: &[Arg],
+        seed: u64,
+        known: &[Range],
+    ) -> Result<(), String> {
+        let name = CString::new(launch.kernel).map_err(|error| error.to_string())?;
+        let mut values = Vec::with_capacity(args.len());
+        let mut sizes = Vec::with_capacity(args.len());
+        for arg in args {
+            let (value, size) = match *arg {
+                Arg::Wide(value) => (value.to_le_bytes(), 8),
+                Arg::Narrow(value) => (u64::from(value).to_le_bytes(), 4),
+            };
+            values.push(Value(value));
+            sizes.push(size);
+        }
+        let mut places: Vec<_> =
+            values.iter_mut().map(|value| (&raw mut *value).cast::<std::ffi::c_void>()).collect();
+        let count = u32::try_from(args.len()).map_err(|error| error.to_string())?;
+        let entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: `entry` is a function of the library, which is loaded as long as `self` is, and
+        // has this type. `name` ends with a zero; `places` points to `count` values that live
+        // until the call returns, and `sizes` has as many; `known` has as many as its length says.
+        // The lock keeps other launches out. What the kernel does with the addresses among the
+        // values is up to the kernel, the code under test: the shim checks each access before it
+        // is made, and zones around allocations are checked afterwards.
+        let said = unsafe {
+            entry(
+                name.as_ptr(),
+                launch.blocks,
+                launch.threads,
+                launch.shared,
+                seed,
+                places.as_mut_ptr(),
+                sizes.as_ptr(),
+                count,
+                known.as_ptr(),
+                known.len(),
+            )
+        };
+        if said.is_null() {
+            return Ok(());
+        }
+        // SAFETY: what is said ends with a zero and stays until the next launch of the library,
+        // which the lock keeps out.
+        let said = unsafe { CStr::from_ptr(said) }.to_string_lossy();
+        Err(build::with_line(&self.path, &said))
+    }
+}
+
+/// An argument as the kernel finds it, aligned for the widest.
+#[repr(align(8))]
+struct Value(#[allow(dead_code, reason = "the kernel reads it")] [u8; 8]);

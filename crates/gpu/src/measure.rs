@@ -1,0 +1,345 @@
+//! How fast a device builds indexes, beside how fast its bus could be.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tapdex_bitmap::Codec;
+use tapdex_engine::index::{BuildError, Digits, Width};
+
+use crate::builder::GpuBuilder;
+use crate::column::{Form, Source};
+use crate::device::{Device, DeviceError, Stream, record};
+use crate::memory::{Memory, Pinned};
+
+/// What the bus carries, in bytes a second.
+#[derive(Debug, Clone, Copy)]
+pub struct Bus {
+    /// To the device, nothing else going on.
+    pub to_device: f64,
+    /// From the device, nothing else going on.
+    pub from_device: f64,
+    /// Each way, both at the same time.
+    pub both_ways: f64,
+    /// Within the device, bytes read and bytes written together.
+    pub on_device: f64,
+}
+
+impl Bus {
+    /// Seconds that it takes at least to carry so many bytes to the device and so many back.
+    pub fn least(&self, to_device: u64, from_device: u64) -> f64 {
+        #[allow(clippy::cast_precision_loss, reason = "bytes, for people")]
+        let (to, from) = (to_device as f64, from_device as f64);
+        // Both ways for as long as there is something to carry both ways, then the rest alone.
+        let both = to.min(from) / self.both_ways;
+        let rest = (to - from).max(0.0) / self.to_device + (from - to).max(0.0) / self.from_device;
+        both + rest
+    }
+
+    /// Measures it: the medians of some runs of 256 MiB each.
+    pub fn measure(device: &Arc<dyn Device>, runs: usize) -> Result<Self, DeviceError> {
+        const BYTES: usize = 1 << 28;
+        let host = [Pinned::new(device, BYTES)?, Pinned::new(device, BYTES)?];
+        let on_device = [Memory::new(device, BYTES)?, Memory::new(device, BYTES)?];
+        let copy_in = || device.copy_in(Stream::In, &host[0], on_device[0].address());
+        let copy_out = || {
+            device.copy_out(Stream::Out, on_device[1].address(), host[1].address(), BYTES)
+        };
+        let wait = |stream| record(device, stream)?.wait();
+        let rate = |work: &dyn Fn() -> Result<(), DeviceError>| -> Result<f64, DeviceError> {
+            let mut seconds = Vec::new();
+            for _ in 0..=runs {
+                let start = Instant::now();
+                work()?;
+                wait(Stream::In)?;
+                wait(Stream::Compute)?;
+                wait(Stream::Out)?;
+                seconds.push(start.elapsed().as_secs_f64());
+            }
+            #[allow(clippy::cast_precision_loss, reason = "bytes, for people")]
+            Ok(BYTES as f64 / median(&mut seconds[1..]))
+        };
+        Ok(Self {
+            to_device: rate(&copy_in)?,
+            from_device: rate(&copy_out)?,
+            both_ways: rate(&|| copy_in().and_then(|()| copy_out()))?,
+            on_device: rate(&|| device.fill(Stream::Compute, on_device[0].address(), 1, BYTES))?,
+        })
+    }
+}
+
+/// The middle one of some numbers, which are sorted.
+pub fn median(numbers: &mut [f64]) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Columns in pinned memory.
+#[derive(Debug)]
+pub struct Columns {
+    /// What they are like.
+    pub name: &'static str,
+    width: Width,
+    columns: Vec<Pinned>,
+}
+
+/// A generator of numbers that look random: the same seed, the same numbers.
+#[derive(Debug, Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// The next number in 0..1.
+    fn unit(&mut self) -> f64 {
+        #[allow(clippy::cast_precision_loss, reason = "53 bits are exact")]
+        let bits = (self.next() >> 11) as f64;
+        bits / (1_u64 << 53) as f64
+    }
+}
+
+/// Bytes of the five-tuple of a flow.
+pub const TUPLE: usize = 13;
+
+impl Columns {
+    fn new(
+        device: &Arc<dyn Device>,
+        name: &'static str,
+        width: Width,
+        columns: usize,
+        rows: usize,
+    ) -> Result<Self, DeviceError> {
+        let bytes = rows * width.bits() as usize / 8;
+        let columns = (0..columns).map(|_| Pinned::new(device, bytes));
+        Ok(Self { name, width, columns: columns.collect::<Result<_, _>>()? })
+    }
+
+    /// The columns as digits.
+    pub fn digits(&self) -> impl Iterator<Item = Digits<'_>> {
+        self.columns.iter().map(|column| match self.width {
+            Width::Byte => Digits::Bytes(column),
+            Width::Short => Digits::Shorts(column.shorts()),
+        })
+    }
+
+    /// All values alike: what an attack with made-up addresses looks like.
+    pub fn uniform(
+        device: &Arc<dyn Device>,
+        width: Width,
+        columns: usize,
+        rows: usize,
+        values: u64,
+        seed: u64,
+    ) -> Result<Self, DeviceError> {
+        let mut made = Self::new(device, "uniform", width, columns, rows)?;
+        let threads: Vec<_> = made.columns.iter_mut().zip(1..).collect();
+        std::thread::scope(|scope| {
+            for (column, number) in threads {
+                scope.spawn(move || {
+                    let mut random = Random(seed.wrapping_mul(1_000_003).wrapping_add(number));
+                    fill(column, width, || {
+                        // Of 32 bits each: no value is favoured by more than one in 65,536.
+                        (random.next() >> 32) * values >> 32
+                    });
+                });
+            }
+        });
+        Ok(made)
+    }
+
+    /// Value `i` in proportion to 1 / (i + 1).
+    pub fn zipf(
+        device: &Arc<dyn Device>,
+        width: Width,
+        columns: usize,
+        rows: usize,
+        seed: u64,
+    ) -> Result<Self, DeviceError> {
+        let values = 1_usize << width.bits();
+        #[allow(clippy::cast_precision_loss, reason = "at most 65,536")]
+        let weights = (1..=values).map(|value| 1.0 / value as f64);
+        let mut sums: Vec<f64> = weights
+            .scan(0.0, |sum, weight| {
+                *sum += weight;
+                Some(*sum)
+            })
+            .collect();
+        let all = sums.last().copied().unwrap_or(1.0);
+        sums.iter_mut().for_each(|sum| *sum /= all);
+        let mut made = Self::new(device, "zipf", width, columns, rows)?;
+        let threads: Vec<_> = made.columns.iter_mut().zip(1..).collect();
+        let sums = &sums;
+        std::thread::scope(|scope| {
+            for (column, number) in threads {
+                scope.spawn(move || {
+                    let mut random = Random(seed.wrapping_mul(2_000_003).wrapping_add(number));
+                    fill(column, width, || {
+                        let draw = random.unit();
+                        sums.partition_point(|&sum| sum < draw).min(values - 1) as u64
+                    });
+                });
+            }
+        });
+        Ok(made)
+    }
+
+    /// The bytes, or for 16 bits the pairs of bytes, of five-tuples in flow order: flows drawn with
+    /// sizes of a heavy tail, ten packets each in the mean, between hosts of which some are met more
+    /// often.
+    pub fn flows(
+        device: &Arc<dyn Device>,
+        width: Width,
+        rows: usize,
+        seed: u64,
+    ) -> Result<Self, DeviceError> {
+        let columns = if width == Width::Byte { TUPLE } else { TUPLE / 2 };
+        let mut made = Self::new(device, "flow order", width, columns, rows)?;
+        let flows = draw_flows(rows, seed);
+        let threads: Vec<_> = made.columns.iter_mut().enumerate().collect();
+        let flows = &flows;
+        std::thread::scope(|scope| {
+            for (number, column) in threads {
+                scope.spawn(move || {
+                    let mut rest = &mut column[..];
+                    for (tuple, packets) in flows {
+                        let bytes = width.bits() as usize / 8;
+                        let (run, behind) = rest.split_at_mut(bytes * packets);
+                        let digit = &tuple[number * bytes..][..bytes];
+                        run.chunks_exact_mut(bytes).for_each(|row| row.copy_from_slice(digit));
+                        rest = behind;
+                    }
+                });
+            }
+        });
+        Ok(made)
+    }
+}
+
+/// Writes digits of some width.
+fn fill(column: &mut [u8], width: Width, mut next: impl FnMut() -> u64) {
+    match width {
+        Width::Byte => column.iter_mut().for_each(|byte| *byte = next().to_le_bytes()[0]),
+        Width::Short => column.chunks_exact_mut(2).for_each(|pair| {
+            let [low, high, ..] = next().to_le_bytes();
+            pair.copy_from_slice(&[low, high]);
+        }),
+    }
+}
+
+/// Flows of so many packets together, sorted: addresses, ports and protocol, and the packets.
+fn draw_flows(rows: usize, seed: u64) -> Vec<([u8; TUPLE], usize)> {
+    let mut random = Random(seed);
+    let mut flows = Vec::new();
+    let mut left = rows;
+    while left > 0 {
+        // Of a Pareto distribution with a mean of about ten.
+        let packets = (1.0 / (1.0 - random.unit())).powf(1.0 / 1.1).min(1e6);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 1e6")]
+        let packets = (packets as usize).clamp(1, left);
+        left -= packets;
+        let mut tuple = [0; TUPLE];
+        let host = |random: &mut Random| {
+            // A few hosts often, many seldom.
+            let bits = random.next() % 20;
+            let number = random.next() & ((1 << bits) - 1);
+            let mixed = Random(number).next();
+            mixed.to_le_bytes()
+        };
+        tuple[..4].copy_from_slice(&host(&mut random)[..4]);
+        tuple[4..8].copy_from_slice(&host(&mut random)[..4]);
+        let service = [80_u16, 443, 53, 22, 25, 123, 8_080, 3_389];
+        let bits = random.next();
+        let port = (bits >> 32).to_le_bytes();
+        tuple[8..10].copy_from_slice(&port[..2]);
+        let number = service[(bits % 8) as usize & 7];
+        tuple[10..12].copy_from_slice(&number.to_le_bytes());
+        tuple[12] = if bits & 0x300 == 0 { 17 } else { 6 };
+        flows.push((tuple, packets));
+    }
+    flows.sort_unstable();
+    flows
+}
+
+/// What was measured of a codec on some columns.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// The codec.
+    pub codec: Codec,
+    /// Records: rows of all columns.
+    pub records: u64,
+    /// Bytes that went to the device.
+    pub bytes_in: u64,
+    /// Bytes of the indexes, keys and offsets.
+    pub bytes_out: u64,
+    /// Seconds from the columns on the host to the indexes on the host, of each run.
+    pub seconds: Vec<f64>,
+    /// Seconds that the kernels alone took.
+    pub kernels: f64,
+}
+
+impl Measured {
+    /// Records a second, in the median, the slowest and the fastest run.
+    pub fn rates(&self) -> (f64, f64, f64) {
+        let mut seconds = self.seconds.clone();
+        let middle = median(&mut seconds);
+        #[allow(clippy::cast_precision_loss, reason = "records, for people")]
+        let rate = |seconds: f64| self.records as f64 / seconds;
+        let (first, last) = (seconds.first().copied(), seconds.last().copied());
+        (rate(middle), rate(last.unwrap_or(0.0)), rate(first.unwrap_or(0.0)))
+    }
+}
+
+/// Builds the indexes of columns so many times.
+pub fn measure(
+    device: &Arc<dyn Device>,
+    columns: &Columns,
+    codec: Codec,
+    runs: usize,
+) -> Result<Measured, DeviceError> {
+    let sources: Vec<_> =
+        columns.digits().map(|digits| (Source::Rows(digits), Form::Whole(codec))).collect();
+    let records = sources.iter().map(|(source, _)| source.rows() as u64).sum();
+    let bytes_in = columns.columns.iter().map(|column| column.len() as u64).sum();
+    let mut measured =
+        Measured { codec, records, bytes_in, bytes_out: 0, seconds: Vec::new(), kernels: 0.0 };
+    let mut builder = GpuBuilder::new(Arc::clone(device));
+    for run in 0..=runs {
+        measured.bytes_out = 0;
+        let start = Instant::now();
+        let built = builder.build_sources::<BuildError>(&sources, |index| {
+            let bytes = index.parts.iter().map(|part| part.len() as u64).sum::<u64>();
+            measured.bytes_out += bytes + 6 * index.keys.len() as u64 + 4;
+            Ok(())
+        });
+        let seconds = start.elapsed().as_secs_f64();
+        check(&builder, built)?;
+        // The first run allocates memory and compiles kernels.
+        if run > 0 {
+            measured.seconds.push(seconds);
+        }
+    }
+    let mut alone = GpuBuilder::new(Arc::clone(device)).with_in_flight(1);
+    let first = &sources[..sources.len().min(3)];
+    for run in 0..3 {
+        let before = alone.kernels_ms();
+        let built = alone.build_sources::<BuildError>(first, |_| Ok(()));
+        check(&alone, built)?;
+        if run > 0 {
+            let share = first.len() as f64 / sources.len() as f64;
+            measured.kernels = f64::from(alone.kernels_ms() - before) / 1e3 / share;
+        }
+    }
+    Ok(measured)
+}
+
+fn check(builder: &GpuBuilder, built: Result<(), BuildError>) -> Result<(), DeviceError> {
+    let failed = |why: String| DeviceError::Lost { at: "building", why };
+    built.map_err(|error| failed(error.to_string()))?;
+    builder.trouble().map_or(Ok(()), |trouble| Err(trouble.clone()))
+}

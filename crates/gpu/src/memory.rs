@@ -1,0 +1,119 @@
+
+//! Memory that a device owns, and memory that it shares with the host.
+
+#![allow(unsafe_code, reason = "the host reads memory that the device handed out")]
+
+use std::sync::Arc;
+
+use crate::device::{Address, Device, DeviceError};
+
+/// Memory on the device.
+#[derive(Debug)]
+pub struct Memory {
+    device: Arc<dyn Device>,
+    address: Address,
+    len: usize,
+}
+
+impl Memory {
+    /// So many bytes, their content unknown.
+    pub fn new(device: &Arc<dyn Device>, len: usize) -> Result<Self, DeviceError> {
+        Ok(Self { address: device.alloc(len.max(1))?, device: Arc::clone(device), len })
+    }
+
+    /// Where it starts.
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.device.free(self.address);
+    }
+}
+
+/// Memory on the host that the device copies from and to by itself.
+///
+/// Whoever has asked the device to write to it waits until that is done before reading it.
+#[derive(Debug)]
+pub struct Pinned {
+    device: Arc<dyn Device>,
+    address: Address,
+    len: usize,
+}
+
+impl Pinned {
+    /// So many bytes, all 0.
+    pub fn new(device: &Arc<dyn Device>, len: usize) -> Result<Self, DeviceError> {
+        Ok(Self { address: device.pin(len.max(1))?, device: Arc::clone(device), len })
+    }
+
+    /// Where it starts, on the host.
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    /// The bytes as numbers of 16 bits; one byte too many is left out.
+    pub fn shorts(&self) -> &[u16] {
+        // SAFETY: the address is aligned to 64 bytes, any two bytes are a number, and as many as
+        // that are there.
+        unsafe { std::slice::from_raw_parts(self.as_ptr().cast(), self.len / 2) }
+    }
+}
+
+impl std::ops::Deref for Pinned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `pin` gave that many bytes, which were zeroed, and they are given back in `drop`.
+        #[allow(clippy::cast_possible_truncation, reason = "an address of this machine")]
+        unsafe {
+            std::slice::from_raw_parts(self.address as usize as *const u8, self.len)
+        }
+    }
+}
+
+impl std::ops::DerefMut for Pinned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and nobody else has them while `self` is borrowed.
+        #[allow(clippy::cast_possible_truncation, reason = "an address of this machine")]
+        unsafe {
+            std::slice::from_raw_parts_mut(self.address as usize as *mut u8, self.len)
+        }
+    }
+}
+
+impl AsRef<[u8]> for Pinned {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.device.unpin(self.address);
+    }
+}
+
+/// The bytes of numbers, as this machine and the device keep them.
+pub(crate) fn bytes_of_shorts(numbers: &[u16]) -> &[u8] {
+    // SAFETY: any two bytes are a number and the other way round; the lengths are equal.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), 2 * numbers.len()) }
+}
+
+/// The bytes of numbers, as this machine and the device keep them.
+pub(crate) fn bytes_of_longs(numbers: &[u32]) -> &[u8] {
+    // SAFETY: any four bytes are a number and the other way round; the lengths are equal.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), 4 * numbers.len()) }
+}

@@ -1,0 +1,256 @@
+//! The device's indexes are those of the CPU, byte for byte.
+//!
+//! Runs on the kernels compiled for this machine's CPU, or with `TAPDEX_DEVICE=cuda` on a GPU, where
+//! the columns are larger unless `TAPDEX_PARITY=small`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use tapdex_bitmap::codec::hipes::Width;
+use tapdex_bitmap::codec::masc::Windowed;
+use tapdex_bitmap::{ALL_CODECS, Codec};
+use tapdex_engine::index::{BuildError, Builder, ColumnIndex, CpuBuilder, Digits};
+use tapdex_gpu::device::Device;
+use tapdex_gpu::{Form, GpuBuilder, Source};
+
+fn on_gpu() -> bool {
+    std::env::var("TAPDEX_DEVICE").is_ok_and(|device| device == "cuda")
+}
+
+fn device() -> Arc<dyn Device> {
+    if on_gpu() {
+        return tapdex_gpu::cuda::CudaDevice::open(0).unwrap();
+    }
+    let seed = std::env::var("TAPDEX_SHIM_SEED").map_or(1, |seed| seed.parse().unwrap());
+    tapdex_gpu::host::HostDevice::new(seed).unwrap()
+}
+
+/// Rows of the larger columns.
+fn rows_large() -> usize {
+    let small = std::env::var("TAPDEX_PARITY").is_ok_and(|size| size == "small");
+    match (on_gpu(), small) {
+        (true, false) => 5_000_000,
+        (true, true) => 200_000,
+        (false, _) => 40_000,
+    }
+}
+
+/// Numbers that look random and are the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+/// Columns of all kinds, by name.
+fn columns(rows: usize) -> Vec<(String, Vec<u16>)> {
+    let mut random = Random(rows as u64);
+    let mut found = Vec::new();
+    let mut add = |name: &str, column: Vec<u16>| found.push((format!("{name} {rows}"), column));
+    add("uniform", (0..rows).map(|_| random.next() as u16).collect());
+    add("few values", (0..rows).map(|_| random.below(7) as u16 * 4_099).collect());
+    let skewed = (0..rows).map(|_| (random.next() | 1 << 40).trailing_zeros() as u16 * 257);
+    add("skewed", skewed.collect());
+    add("constant", vec![0xABCD; rows]);
+    add("zero", vec![0; rows]);
+    add("alternating", (0..rows).map(|row| [3, 0xFF03][row % 2]).collect());
+    add("rising", (0..rows).map(|row| (row / 3) as u16).collect());
+    add("groups", (0..rows).map(|row| (row / 31 % 5) as u16).collect());
+    add("long groups", (0..rows).map(|row| (row / 310 % 3) as u16).collect());
+    for longest in [3, 20, 70, 500, 9_000] {
+        let mut column = Vec::with_capacity(rows);
+        while column.len() < rows {
+            let digit = random.next() as u16 & [0x0303, 0xFFFF][longest % 2];
+            let len = 1 + random.below(longest as u64) as usize;
+            column.resize((column.len() + len).min(rows), digit);
+        }
+        add(&format!("runs to {longest}"), column);
+    }
+    // Mostly one value, so that the others are far apart and its own groups nearly full.
+    for often in [2, 8, 60, 900] {
+        let odd = |random: &mut Random| match random.below(often) {
+            0 => 1 + random.below(3) as u16 * 256,
+            _ => 9,
+        };
+        add(&format!("odd one in {often}"), (0..rows).map(|_| odd(&mut random)).collect());
+    }
+    found
+}
+
+fn forms() -> Vec<Codec> {
+    ALL_CODECS.into_iter().collect()
+}
+
+/// Fails at the first difference, in words.
+fn assert_same(what: &str, got: &ColumnIndex, expected: &ColumnIndex) {
+    assert_eq!(got.rows, expected.rows, "{what}: rows");
+    assert_eq!(got.keys, expected.keys, "{what}: keys");
+    let bytes = |index: &ColumnIndex| -> Vec<u8> {
+        index.parts.iter().flat_map(|part| part.iter().copied()).collect()
+    };
+    let (got_bytes, expected_bytes) = (bytes(got), bytes(expected));
+    if got.offsets != expected.offsets || got_bytes != expected_bytes {
+        let key = expected.offsets.windows(2).zip(got.offsets.windows(2)).position(|(a, b)| {
+            let part = |bytes: &[u8], range: &[u64]| {
+                bytes.get(range[0] as usize..range[1] as usize).map(<[u8]>::to_vec)
+            };
+            a != b || part(&expected_bytes, a) != part(&got_bytes, b)
+        });
+        let Some(key) = key else { panic!("{what}: other offsets") };
+        let words = |bytes: &[u8], offsets: &[u64]| -> Vec<String> {
+            let end = (offsets[key + 1] as usize).min(bytes.len());
+            let bytes = &bytes[offsets[key] as usize..end.max(offsets[key] as usize)];
+            bytes.chunks(4).take(40).map(|word| {
+                let mut padded = [0; 4];
+                padded[..word.len()].copy_from_slice(word);
+                format!("{:08X}", u32::from_le_bytes(padded))
+            }).collect()
+        };
+        panic!(
+            "{what}: key {} at {:?} should be at {:?}\n got {:?}\nwant {:?}",
+            expected.keys[key], &got.offsets[key..key + 2], &expected.offsets[key..key + 2],
+            words(&got_bytes, &got.offsets), words(&expected_bytes, &expected.offsets),
+        );
+    }
+    assert!(got == expected, "{what}");
+}
+
+/// Builds each column in each codec on the device and on the CPU, and compares.
+fn check(columns: &[(String, Vec<u16>)], codecs: &[Codec]) -> usize {
+    let mut gpu = GpuBuilder::new(device());
+    let (mut cpu, mut expected) = (CpuBuilder::new(1), ColumnIndex::default());
+    let mut compared = 0;
+    for (name, shorts) in columns {
+        let bytes: Vec<u8> = shorts.iter().map(|&digit| digit as u8).collect();
+        let sources = [Digits::Shorts(shorts), Digits::Bytes(&bytes)];
+        let all: Vec<_> = sources
+            .iter()
+            .flat_map(|&digits| codecs.iter().map(move |&codec| (digits, codec)))
+            .collect();
+        let mut at = 0;
+        gpu.build_each::<BuildError>(&all, |index| {
+            let (digits, codec) = all[at];
+            cpu.build(digits, codec, &mut expected)?;
+            let what = format!("{name}, {codec} {}, {:?}", codec.parameter(), digits.width());
+            assert_same(&what, index, &expected);
+            at += 1;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(at, all.len());
+        compared += at;
+        if let Some(trouble) = gpu.trouble() {
+            panic!("{name}: {trouble}");
+        }
+    }
+    let built = gpu.built();
+    let empty = columns.iter().filter(|(_, column)| column.is_empty()).count();
+    assert_eq!(built.cpu as usize, 2 * empty * codecs.len(), "all but empty ones on the device");
+    compared
+}
+
+#[test]
+fn columns_of_every_kind() {
+    let compared = check(&columns(rows_large()), &forms());
+    println!("{compared} columns of {} rows, all equal", rows_large());
+}
+
+#[test]
+fn small_columns() {
+    let mut all = Vec::new();
+    for rows in [0, 1, 2, 30, 31, 32, 62, 63, 1_000] {
+        all.extend(columns(rows));
+    }
+    println!("{} small columns, all equal", check(&all, &forms()));
+}
+
+#[test]
+fn ends_of_tiles_and_chunks() {
+    let mut random = Random(5);
+    let mut all = Vec::new();
+    for edge in [8_192, 16_384, 65_536] {
+        for rows in [edge - 1, edge, edge + 1] {
+            let mut column = vec![1; rows];
+            for row in [0, 1, edge - 2, edge - 1, edge] {
+                if row < rows {
+                    column[row] = random.below(3) as u16;
+                }
+            }
+            all.push((format!("edge of {edge}, {rows} rows"), column));
+        }
+    }
+    println!("{} columns with edges, all equal", check(&all, &forms()));
+}
+
+#[test]
+fn every_width_of_hipes() {
+    let all: Vec<_> = (7..=29).filter_map(Width::new).map(Codec::Hipes).collect();
+    let mut column = vec![1; 3_000];
+    column[130] = 2;
+    column[2_999] = 2;
+    let narrow: Vec<_> = all.iter().copied().filter(|codec| codec.parameter() < 20).collect();
+    check(&[("two values".into(), column)], &narrow);
+    // A chunk of 2^29 rows has 64 MiB.
+    check(&[("constant".into(), vec![7; 500])], &all);
+}
+
+#[test]
+fn runs_that_the_caller_knows() {
+    let mut gpu = GpuBuilder::new(device());
+    let (mut cpu, mut expected) = (CpuBuilder::new(1), ColumnIndex::default());
+    for (name, column) in columns(3_000) {
+        // Cut at changes, and now and then where nothing changes.
+        let heads: Vec<usize> = (0..column.len())
+            .filter(|&row| row == 0 || column[row] != column[row - 1] || row % 97 == 0)
+            .collect();
+        let digits: Vec<u16> = heads.iter().map(|&row| column[row]).collect();
+        let starts: Vec<u32> = heads.iter().map(|&row| row as u32).collect();
+        let source = Source::Runs(&digits, &starts, column.len() as u32);
+        let all: Vec<_> = forms().into_iter().map(|codec| (source, Form::Whole(codec))).collect();
+        gpu.build_sources::<BuildError>(&all, |index| {
+            cpu.build(Digits::Shorts(&column), index.codec, &mut expected)?;
+            assert_same(&format!("{name}, runs, {}", index.codec), index, &expected);
+            Ok(())
+        })
+        .unwrap();
+        assert!(gpu.trouble().is_none());
+    }
+}
+
+#[test]
+fn windows_of_masc() {
+    let mut gpu = GpuBuilder::new(device());
+    for (name, column) in columns(20_000) {
+        let mut expected = Vec::new();
+        let mut keys: Vec<u16> = column.clone();
+        keys.sort_unstable();
+        keys.dedup();
+        for &key in &keys {
+            let ids = (0_u32..).zip(&column).filter(|&(_, &digit)| digit == key);
+            Windowed::encode(&ids.map(|(row, _)| row).collect::<Vec<_>>(), &mut expected);
+            if expected.len() > 4_000_000 {
+                break;
+            }
+        }
+        let all = [(Source::Rows(Digits::Shorts(&column)), Form::MascWindows)];
+        gpu.build_sources::<BuildError>(&all, |index| {
+            assert_eq!(index.keys, keys, "{name}");
+            let bytes: Vec<u8> = index.parts.iter().flat_map(|part| part.to_vec()).collect();
+            assert!(bytes.starts_with(&expected), "{name}");
+            Ok(())
+        })
+        .unwrap();
+        assert!(gpu.trouble().is_none());
+    }
+}
