@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+pub(crate) mod bench;
 pub(crate) mod codec;
 pub(crate) mod demo;
 pub(crate) mod explain;
@@ -18,6 +19,7 @@ pub(crate) mod top;
 pub(crate) mod verify;
 
 mod ask;
+mod device;
 mod interrupt;
 mod output;
 mod packet_line;

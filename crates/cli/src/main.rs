@@ -13,14 +13,16 @@ use anyhow::Context;
 use clap::Parser;
 use tapdex_engine::IndexError;
 use tapdex_engine::archive::ArchiveError;
+use tapdex_gpu::device::DeviceError;
 
 /// No packet matches, where that was asked.
 const EXIT_NOTHING: u8 = 1;
-/// Bad usage or bad input: trying again with the same words will not help.
+/// Bad usage or bad input, or no GPU where one was asked for: trying again with the same words will
+/// not help.
 const EXIT_USAGE: u8 = 2;
 /// A file is not what was written: damaged, cut off, or another kind of file.
 const EXIT_DAMAGED: u8 = 3;
-/// Something could not be read or written.
+/// Something could not be read or written, or a GPU failed.
 const EXIT_IO: u8 = 4;
 /// Ctrl-C, as shells have it: 128 and the number of the signal.
 const EXIT_INTERRUPTED: u8 = 130;
@@ -51,8 +53,9 @@ const BUFFER_BYTES: usize = 1 << 16;
 ///     tapdex codec sample --density 0.01 | tapdex codec stats
 ///
 /// Exits with 0 when done, 1 when no packet matches and that was asked, 2 after bad usage or bad
-/// input, 3 when a file is damaged or an answer incomplete, 4 when something could not be read or
-/// written, and 130 after Ctrl-C. A reader that stops early, such as head, is no error.
+/// input or where a GPU that was asked for is not there, 3 when a file is damaged or an answer
+/// incomplete, 4 when something could not be read or written or a GPU failed, and 130 after Ctrl-C.
+/// A reader that stops early, such as head, is no error.
 #[derive(Debug, clap::Parser)]
 #[command(name = "tapdex", version, verbatim_doc_comment)]
 struct Cli {
@@ -75,6 +78,7 @@ enum Command {
     Demo(cmd::demo::Args),
     IndexFile(cmd::index_file::Args),
     Codec(cmd::codec::Args),
+    Bench(cmd::bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -98,6 +102,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => cmd::demo::run(args, &mut out),
         Command::IndexFile(args) => cmd::index_file::run(args, &mut input, &mut out),
         Command::Codec(args) => cmd::codec::run(args, &mut input, &mut out),
+        Command::Bench(args) => cmd::bench::run(args, &mut out),
     };
     // Also after an error: what was found until then is worth having.
     let flushed = out.flush().context(cmd::CANNOT_WRITE);
@@ -144,6 +149,9 @@ fn report(error: &anyhow::Error) -> ExitCode {
 fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<cmd::Damaged>() || error.is::<cmd::Incomplete>() {
         return EXIT_DAMAGED;
+    }
+    if let Some(device) = error.chain().find_map(|cause| cause.downcast_ref::<DeviceError>()) {
+        return if matches!(device, DeviceError::Missing(_)) { EXIT_USAGE } else { EXIT_IO };
     }
     let archive = error.chain().find_map(|cause| cause.downcast_ref::<ArchiveError>());
     match error.chain().find_map(|cause| cause.downcast_ref::<IndexError>()) {

@@ -60,6 +60,10 @@ fn is_rust(name: &str) -> bool {
     name.ends_with(".rs")
 }
 
+fn is_kernel(name: &str) -> bool {
+    [".cu", ".cuh", ".hpp"].iter().any(|ending| name.ends_with(ending))
+}
+
 fn is_page(name: &str) -> bool {
     name.ends_with(".md")
 }
@@ -94,8 +98,23 @@ fn every_codec_has_a_golden_file() {
     assert_none(wrong, "a codec needs a golden file, written once and never again");
 }
 
+#[test]
+fn every_codec_has_kernels_of_its_name() {
+    let stem = |codec: Codec| codec.name().replace('-', "_");
+    let wrong = missing(|codec| format!("crates/gpu/kernels/{}.cu", stem(codec)));
+    assert_none(wrong, "a codec has its kernels in one file with the name it has, - as _");
+}
+
 /// Where the compiler takes our word.
-const PROMISES: [&str; 2] = ["crates/bitmap/src/simd/", "crates/engine/src/mmap.rs"];
+const PROMISES: [&str; 7] = [
+    "crates/bitmap/src/simd/",
+    "crates/engine/src/mmap.rs",
+    "crates/gpu/src/cuda.rs",
+    "crates/gpu/src/cuda/",
+    "crates/gpu/src/host.rs",
+    "crates/gpu/src/host/",
+    "crates/gpu/src/memory.rs",
+];
 
 #[test]
 fn unsafe_code_stays_where_it_is_allowed() {
@@ -160,7 +179,14 @@ fn crates_depend_only_on_what_they_may() {
                 "zstd",
             ],
         ),
-        ("crates/cli/Cargo.toml", &["anyhow", "clap", "ctrlc", "tapdex-bitmap", "tapdex-engine"]),
+        (
+            "crates/gpu/Cargo.toml",
+            &["cudarc", "libloading", "tapdex-bitmap", "tapdex-engine", "tempfile", "thiserror"],
+        ),
+        (
+            "crates/cli/Cargo.toml",
+            &["anyhow", "clap", "ctrlc", "tapdex-bitmap", "tapdex-engine", "tapdex-gpu"],
+        ),
     ] {
         let found = dependencies(manifest).into_iter();
         let wrong: Vec<String> = found.filter(|name| !allowed.contains(&name.as_str())).collect();
@@ -183,7 +209,7 @@ fn page_lines(text: &str) -> impl Iterator<Item = (usize, bool, &str)> {
 fn lines_are_not_too_long() {
     let too_long = |line: &str| line.chars().count() > COLUMNS_MAX;
     let mut wrong = vec![];
-    for (name, text) in files(is_rust) {
+    for (name, text) in files(|name| is_rust(name) || is_kernel(name)) {
         let lines = text.lines().enumerate().filter(|(_, line)| too_long(line));
         wrong.extend(lines.map(|(index, _)| format!("{name}:{}", index + 1)));
     }
@@ -230,7 +256,8 @@ fn links_between_pages_lead_somewhere() {
 fn sources_are_ascii() {
     let endings = [".rs", ".toml", ".sh", ".py", ".yml", ".yaml"];
     let is_source = |name: &str| {
-        name.starts_with("scripts/") || endings.iter().any(|ending| name.ends_with(ending))
+        let ends = || is_kernel(name) || endings.iter().any(|ending| name.ends_with(ending));
+        name.starts_with("scripts/") || ends()
     };
     let mut wrong = vec![];
     for (name, text) in files(is_source) {

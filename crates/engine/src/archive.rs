@@ -28,6 +28,7 @@ use tapdex_bitmap::{ALL_CODECS, Codec};
 use crate::capture::CaptureError;
 use crate::error::IndexError;
 
+pub use builder::DeviceReport;
 pub use fields::{field_names, length_class, length_class_start, names};
 pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress};
 pub use note::{Note, Source};

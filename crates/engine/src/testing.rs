@@ -1,4 +1,5 @@
-//! A disk that fails, tables with a plain scan as the oracle, and the body of the fuzz target.
+//! A disk and a device that fail, tables with a plain scan as the oracle, and the body of the fuzz
+//! target.
 //!
 //! A check panics when something is wrong. The fuzz target only wraps [`fuzz_index_open`].
 
@@ -9,10 +10,12 @@ mod decode;
 mod disk;
 pub mod filters;
 mod forge;
+mod segment_device;
 mod table;
 
 pub use capture::fuzz_pcap_read;
 pub use decode::fuzz_decode_frame;
 pub use disk::FaultyDisk;
 pub use forge::{fuzz_index_open, mend, relocate};
+pub use segment_device::{Fault, PlainDevice};
 pub use table::{Table, check_index, check_lookups, sample_marks};

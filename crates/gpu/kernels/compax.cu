@@ -31,7 +31,7 @@ struct Compax {
 
 KERNEL compax_count(const u32 *items, const u32 *count, const u32 *firsts, Step *steps,
                     u32 *extras) {
-    merge_count<Compax>(items, count, firsts, steps, extras);
+    merge_count<Compax, true>(items, count, firsts, steps, extras);
 }
 
 KERNEL compax_write(const u32 *items, const u32 *count, const u32 *firsts, const uint2 *starts,

@@ -28,7 +28,7 @@ struct Compax2 {
 
 KERNEL compax2_count(const u32 *items, const u32 *count, const u32 *firsts, Step *steps,
                      u32 *extras) {
-    merge_count<Compax2>(items, count, firsts, steps, extras);
+    merge_count<Compax2, false>(items, count, firsts, steps, extras);
 }
 
 KERNEL compax2_write(const u32 *items, const u32 *count, const u32 *firsts, const uint2 *starts,

@@ -1,77 +1,106 @@
 // What the merging codecs share: from the steps of the tiles to where each tile starts.
+//
+// Tiles are taken in groups, one block each: first the step of every group is found, then every
+// block goes through the groups before its own and through its own tiles.
 
 #include "common.cuh"
 #include "merge.cuh"
 
-// A step over many tiles.
-struct LongStep {
-    u32 states;
-    u32 words[3];
+static const u32 GROUP_TILES = 256;
+
+// The words of an item alone count in every state.
+struct GroupStep {
+    Step step;
+    u32 extra;
 };
 
-DEVICE LongStep lengthened(Step step) {
-    LongStep all;
-    all.states = (u32)step & 0x3F;
-    for (u32 state = 0; state < 3; state++) all.words[state] = step_words(step, state);
-    return all;
-}
-
-DEVICE LongStep then(const LongStep &a, const LongStep &b) {
-    LongStep both;
-    both.states = 0;
+DEVICE GroupStep then(const GroupStep &a, const GroupStep &b) {
+    GroupStep both;
+    both.step.states = then(a.step.states, b.step.states);
     for (u32 state = 0; state < 3; state++) {
-        u32 between = a.states >> (2 * state) & 3;
-        both.states |= (b.states >> (2 * between) & 3) << (2 * state);
-        u32 words = between == 0 ? b.words[0] : between == 1 ? b.words[1] : b.words[2];
-        both.words[state] = a.words[state] + words;
+        u32 between = state_left(a.step.states, state);
+        u32 words = between == 0   ? b.step.words[0]
+                    : between == 1 ? b.step.words[1]
+                                   : b.step.words[2];
+        both.step.words[state] = a.step.words[state] + words;
     }
+    both.extra = a.extra + b.extra;
     return both;
 }
 
-DEVICE LongStep lane_up(const LongStep &step, u32 distance) {
-    LongStep other;
-    other.states = __shfl_up_sync(ALL_LANES, step.states, distance);
+DEVICE GroupStep no_step() {
+    GroupStep none = {{STAY, {0, 0, 0}}, 0};
+    return none;
+}
+
+DEVICE GroupStep lane_up(const GroupStep &step, u32 distance) {
+    GroupStep other;
+    other.step.states = __shfl_up_sync(ALL_LANES, step.step.states, distance);
     for (u32 state = 0; state < 3; state++)
-        other.words[state] = __shfl_up_sync(ALL_LANES, step.words[state], distance);
+        other.step.words[state] = __shfl_up_sync(ALL_LANES, step.step.words[state], distance);
+    other.extra = __shfl_up_sync(ALL_LANES, step.extra, distance);
     return other;
 }
 
-// For each tile the state in which it is entered and where its words go; and how many words there
-// are. One block.
-KERNEL merge_tiles(const Step *steps, const u32 *extras, u32 tiles, uint2 *starts, u32 *total) {
-    __shared__ LongStep room[32];
-    __shared__ u32 sums[32];
-    u32 each = (tiles + blockDim.x - 1) / blockDim.x;
-    u32 first = threadIdx.x * each;
-    LongStep step = lengthened(STAY);
-    u32 extra = 0;
-    for (u32 i = first; i < first + each && i < tiles; i++) {
-        step = then(step, lengthened(steps[i]));
-        extra += extras[i];
-    }
-    LongStep to_here = step;
+// The step of the threads before this one; `all` is that of the whole block.
+DEVICE GroupStep block_steps_before(const GroupStep &step, GroupStep *room, GroupStep *all) {
+    GroupStep to_here = step;
     for (u32 distance = 1; distance < 32; distance *= 2) {
-        LongStep other = lane_up(to_here, distance);
+        GroupStep other = lane_up(to_here, distance);
         if (lane_id() >= distance) to_here = then(other, to_here);
     }
+    __syncthreads();
     if (lane_id() == 31) room[warp_id()] = to_here;
-    u32 all_extra;
-    u32 place = block_sum_before(extra, sums, &all_extra);
-    LongStep before = lengthened(STAY);
-    LongStep all = before;
-    for (u32 warp = 0; warp < blockDim.x / 32; warp++) {
-        if (warp == warp_id()) before = all;
-        all = then(all, room[warp]);
+    __syncthreads();
+    GroupStep before = no_step();
+    *all = no_step();
+    for (u32 warp = 0; warp < GROUP_TILES / 32; warp++) {
+        if (warp == warp_id()) before = *all;
+        *all = then(*all, room[warp]);
     }
-    LongStep in_warp = lane_up(to_here, 1);
-    if (lane_id() != 0) before = then(before, in_warp);
-    // All is entered with nothing to be taken.
-    u32 state = before.states & 3;
-    place += before.words[0];
-    for (u32 i = first; i < first + each && i < tiles; i++) {
-        starts[i] = make_uint2(state, place);
-        place += step_words(steps[i], state) + extras[i];
-        state = step_state(steps[i], state);
+    GroupStep in_warp = lane_up(to_here, 1);
+    return lane_id() == 0 ? before : then(before, in_warp);
+}
+
+// The step of a tile, none behind the last item.
+DEVICE GroupStep tile_step(const Step *steps, const u32 *extras, u32 tile, u32 tiles) {
+    if (tile >= tiles) return no_step();
+    GroupStep step = {steps[tile], extras[tile]};
+    return step;
+}
+
+DEVICE u32 tiles_of(u32 items) { return (items + MERGE_TILE - 1) / MERGE_TILE; }
+
+// Finds the step of each group of tiles.
+KERNEL merge_groups(const Step *steps, const u32 *extras, const u32 *count, GroupStep *groups) {
+    __shared__ GroupStep room[32];
+    u32 tile = blockIdx.x * GROUP_TILES + threadIdx.x;
+    GroupStep all;
+    block_steps_before(tile_step(steps, extras, tile, tiles_of(*count)), room, &all);
+    if (threadIdx.x == 0) groups[blockIdx.x] = all;
+}
+
+// For each tile the state in which it is entered and where its words go; and how many words there
+// are. Everything is entered with nothing to be taken.
+KERNEL merge_tiles(const Step *steps, const u32 *extras, const u32 *count,
+                   const GroupStep *groups, uint2 *starts, u32 *total) {
+    __shared__ GroupStep room[32];
+    GroupStep before = no_step();
+    for (u32 first = 0; first < blockIdx.x; first += GROUP_TILES) {
+        u32 group = first + threadIdx.x;
+        GroupStep all;
+        block_steps_before(group < blockIdx.x ? groups[group] : no_step(), room, &all);
+        before = then(before, all);
     }
-    if (threadIdx.x == 0) *total = all.words[0] + all_extra;
+    u32 tiles = tiles_of(*count);
+    u32 tile = blockIdx.x * GROUP_TILES + threadIdx.x;
+    GroupStep all;
+    GroupStep mine = block_steps_before(tile_step(steps, extras, tile, tiles), room, &all);
+    mine = then(before, mine);
+    if (tile < tiles)
+        starts[tile] = make_uint2(state_left(mine.step.states, 0), mine.step.words[0] + mine.extra);
+    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
+        all = then(before, all);
+        *total = all.step.words[0] + all.extra;
+    }
 }

@@ -6,6 +6,8 @@
 // writes so many words: a *step*. Steps are composed over threads, tiles and the whole column, and
 // then every thread knows in which state it starts and where its words go.
 //
+// Items are read ten at a time: behind the last one there is room for so many.
+//
 // A rule says which words merge:
 //
 //     static const u32 SPAN;                          // how many words, 2 or 3
@@ -21,22 +23,21 @@ static const u32 MERGE_THREADS = 256;
 static const u32 MERGE_EACH = 8;
 static const u32 MERGE_TILE = MERGE_THREADS * MERGE_EACH;
 
-// Two bits for each state entered, the state left; above them 16 bits each, the words written.
-typedef u64 Step;
-static const Step STAY = 0x24;
+// Two bits for each state entered: the state left.
+typedef u32 States;
+static const States STAY = 0x24;
 
-DEVICE u32 step_state(Step step, u32 state) { return (u32)(step >> (2 * state)) & 3; }
-DEVICE u32 step_words(Step step, u32 state) { return (u32)(step >> (6 + 16 * state)) & 0xFFFF; }
+DEVICE u32 state_left(States states, u32 entered) { return states >> (2 * entered) & 3; }
 
-DEVICE Step then(Step a, Step b) {
-    Step both = 0;
-    for (u32 state = 0; state < 3; state++) {
-        u32 between = step_state(a, state);
-        both |= (Step)step_state(b, between) << (2 * state);
-        both |= (Step)(step_words(a, state) + step_words(b, between)) << (6 + 16 * state);
-    }
-    return both;
+DEVICE States then(States a, States b) {
+    return state_left(b, a & 3) | state_left(b, a >> 2 & 3) << 2 | state_left(b, a >> 4 & 3) << 4;
 }
+
+// A step of many words: the states left, and the words written, by the state entered.
+struct Step {
+    States states;
+    u32 words[3];
+};
 
 // The items of a thread, and the two behind them.
 template <class Rule> struct Share {
@@ -56,10 +57,15 @@ template <class Rule> struct Share {
         u32 shift = at & 31;
         firsts = all_firsts[at / 32] >> shift;
         if (shift == 24) firsts |= all_firsts[at / 32 + 1] << 8;
+        // Whole reads: there is room behind the last item, and what lies there is not looked at.
+        uint4 low = *(const uint4 *)(all + at);
+        uint4 high = *(const uint4 *)(all + at + 4);
+        uint2 next = *(const uint2 *)(all + at + 8);
+        u32 read[MERGE_EACH + 2] = {low.x,  low.y,  low.z,  low.w,  high.x,
+                                    high.y, high.z, high.w, next.x, next.y};
         for (u32 i = 0; i < MERGE_EACH + 2; i++) {
-            u32 item = i < left ? all[at + i] : 0;
-            if (i < MERGE_EACH) items[i] = item;
-            digests[i] = Rule::digest(item);
+            if (i < MERGE_EACH) items[i] = read[i];
+            digests[i] = Rule::digest(read[i]);
         }
         // The last items that could begin one cannot if the column ends.
         u32 after = left >= 32 ? ALL_LANES : (1u << left) - 1;
@@ -86,16 +92,6 @@ template <class Rule> struct Share {
         return found & there;
     }
 
-    DEVICE_METHOD Step step() const {
-        Step all = 0;
-        for (u32 state = 0; state < 3; state++) {
-            u32 left = state;
-            u32 words = __popc(written(&left));
-            all |= (Step)left << (2 * state) | (Step)words << (6 + 16 * state);
-        }
-        return all;
-    }
-
     // Words beyond one each; items that have any never merge.
     DEVICE_METHOD u32 extra() const {
         u32 sum = 0;
@@ -105,50 +101,80 @@ template <class Rule> struct Share {
     }
 };
 
-// The step of all threads before this one; `all` is that of the whole block.
-DEVICE Step block_steps_before(Step step, Step *room, Step *all) {
-    Step to_here = step;
+// What a share writes and leaves, by the state it is entered in.
+struct Outcomes {
+    u32 written[3];
+    States states;
+};
+
+template <class Rule> DEVICE Outcomes outcomes(const Share<Rule> &share) {
+    Outcomes all;
+    all.states = 0;
+    for (u32 state = 0; state < 3; state++) {
+        u32 left = state;
+        all.written[state] = share.written(&left);
+        all.states |= left << (2 * state);
+    }
+    return all;
+}
+
+DEVICE u32 written_from(const Outcomes &all, u32 state) {
+    return state == 0 ? all.written[0] : state == 1 ? all.written[1] : all.written[2];
+}
+
+// The states of all threads before this one; `all` are those of the whole block.
+DEVICE States block_states_before(States states, States *room, States *all) {
+    States to_here = states;
     for (u32 distance = 1; distance < 32; distance *= 2) {
-        Step other = __shfl_up_sync(ALL_LANES, to_here, distance);
+        States other = __shfl_up_sync(ALL_LANES, to_here, distance);
         if (lane_id() >= distance) to_here = then(other, to_here);
     }
     if (lane_id() == 31) room[warp_id()] = to_here;
     __syncthreads();
-    Step before = STAY;
+    States before = STAY;
     *all = STAY;
-    for (u32 warp = 0; warp < blockDim.x / 32; warp++) {
+    for (u32 warp = 0; warp < MERGE_THREADS / 32; warp++) {
         if (warp == warp_id()) before = *all;
         *all = then(*all, room[warp]);
     }
-    Step in_warp = __shfl_up_sync(ALL_LANES, to_here, 1);
+    States in_warp = __shfl_up_sync(ALL_LANES, to_here, 1);
     return lane_id() == 0 ? before : then(before, in_warp);
 }
 
 // Finds the step of each tile, and the words that it writes beyond one for each item.
-template <class Rule>
+template <class Rule, bool HAS_EXTRA>
 DEVICE void merge_count(const u32 *items, const u32 *count, const u32 *firsts, Step *steps,
                         u32 *extras) {
-    __shared__ Step room[32];
+    __shared__ States room[32];
     __shared__ u32 sums[32];
     u32 len = *count;
     u32 base = blockIdx.x * MERGE_TILE;
-    if (base >= len) {
-        if (threadIdx.x == 0) {
-            steps[blockIdx.x] = STAY;
-            extras[blockIdx.x] = 0;
-        }
-        return;
-    }
+    if (base >= len) return;
     Share<Rule> share;
     share.load(items, firsts, len, base + threadIdx.x * MERGE_EACH);
-    Step all;
-    block_steps_before(share.step(), room, &all);
-    u32 extra;
-    block_sum_before(share.extra(), sums, &extra);
-    if (threadIdx.x == 0) {
-        steps[blockIdx.x] = all;
-        extras[blockIdx.x] = extra;
+    Outcomes all = outcomes(share);
+    States left;
+    States before = block_states_before(all.states, room, &left);
+    // Three sums at once: those of a warp have nine bits each.
+    u32 packed = 0;
+    for (u32 state = 0; state < 3; state++)
+        packed |= (u32)__popc(written_from(all, state_left(before, state))) << (10 * state);
+    packed = warp_sum_to(packed);
+    if (lane_id() == 31) sums[warp_id()] = packed;
+    u32 extra = 0;
+    if (HAS_EXTRA) {
+        __shared__ u32 extra_sums[32];
+        block_sum_before(share.extra(), extra_sums, &extra);
+    } else {
+        __syncthreads();
     }
+    if (threadIdx.x != 0) return;
+    Step step = {left, {0, 0, 0}};
+    for (u32 warp = 0; warp < MERGE_THREADS / 32; warp++)
+        for (u32 state = 0; state < 3; state++)
+            step.words[state] += sums[warp] >> (10 * state) & 0x3FF;
+    steps[blockIdx.x] = step;
+    extras[blockIdx.x] = extra;
 }
 
 // Writes the words of each tile, and where those of each key start. `starts` has the state in which
@@ -157,7 +183,7 @@ template <class Rule, bool HAS_EXTRA>
 DEVICE void merge_write(const u32 *items, const u32 *count, const u32 *firsts, const uint2 *starts,
                         const u32 *total, const u32 *key_items, const u32 *keys_count,
                         u32 *target, u32 *key_words) {
-    __shared__ Step room[32];
+    __shared__ States room[32];
     __shared__ u32 sums[32];
     __shared__ u32 held[MERGE_TILE];
     u32 len = *count;
@@ -167,16 +193,13 @@ DEVICE void merge_write(const u32 *items, const u32 *count, const u32 *firsts, c
     u32 at = base + threadIdx.x * MERGE_EACH;
     Share<Rule> share;
     share.load(items, firsts, len, at);
-    Step all;
-    Step before = block_steps_before(share.step(), room, &all);
+    States left;
+    States before = block_states_before(outcomes(share).states, room, &left);
     uint2 start = starts[blockIdx.x];
-    u32 place = step_words(before, start.x);
-    if (HAS_EXTRA) {
-        u32 extra;
-        place += block_sum_before(share.extra(), sums, &extra);
-    }
-    u32 state = step_state(before, start.x);
+    u32 state = state_left(before, start.x);
     u32 written = share.written(&state);
+    u32 words;
+    u32 place = block_sum_before(__popc(written) + (HAS_EXTRA ? share.extra() : 0), sums, &words);
     for (u32 i = 0; i < MERGE_EACH; i++) {
         if (!(written >> i & 1)) continue;
         u32 word = Rule::alone(share.items[i]);
@@ -194,6 +217,5 @@ DEVICE void merge_write(const u32 *items, const u32 *count, const u32 *firsts, c
     }
     if (HAS_EXTRA) return;
     __syncthreads();
-    u32 words = step_words(all, start.x);
     for (u32 i = threadIdx.x; i < words; i += MERGE_THREADS) target[start.y + i] = held[i];
 }

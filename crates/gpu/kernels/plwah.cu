@@ -21,7 +21,7 @@ struct Plwah {
 
 KERNEL plwah_count(const u32 *items, const u32 *count, const u32 *firsts, Step *steps,
                    u32 *extras) {
-    merge_count<Plwah>(items, count, firsts, steps, extras);
+    merge_count<Plwah, false>(items, count, firsts, steps, extras);
 }
 
 KERNEL plwah_write(const u32 *items, const u32 *count, const u32 *firsts, const uint2 *starts,

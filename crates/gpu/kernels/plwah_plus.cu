@@ -49,7 +49,7 @@ struct PlwahPlus {
 
 KERNEL plwah_plus_count(const u32 *items, const u32 *count, const u32 *firsts, Step *steps,
                         u32 *extras) {
-    merge_count<PlwahPlus>(items, count, firsts, steps, extras);
+    merge_count<PlwahPlus, false>(items, count, firsts, steps, extras);
 }
 
 KERNEL plwah_plus_write(const u32 *items, const u32 *count, const u32 *firsts, const uint2 *starts,

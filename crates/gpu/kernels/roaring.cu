@@ -81,14 +81,24 @@ KERNEL roaring_keys(const u32 *key_containers, const u32 *keys_count, const u32 
     __shared__ u32 room[32];
     u32 keys = *keys_count;
     u32 headers = 0;
-    for (u32 first = 0; first < keys; first += blockDim.x) {
-        u32 key = first + threadIdx.x;
-        u32 header = 0;
-        if (key < keys)
-            header = header_bytes(key_containers[key + 1] - key_containers[key], key_has_runs[key]);
+    // Four keys a thread.
+    for (u32 first = 0; first < keys; first += 4 * blockDim.x) {
+        u32 key = first + 4 * threadIdx.x;
+        u32 sizes[4];
+        u32 sum = 0;
+        for (u32 i = 0; i < 4; i++) {
+            sizes[i] = 0;
+            if (key + i < keys)
+                sizes[i] = header_bytes(key_containers[key + i + 1] - key_containers[key + i],
+                                        key_has_runs[key + i]);
+            sum += sizes[i];
+        }
         u32 all;
-        u32 before = headers + block_sum_before(header, room, &all);
-        if (key < keys) key_bytes[key] = before + places[key_containers[key]];
+        u32 before = headers + block_sum_before(sum, room, &all);
+        for (u32 i = 0; i < 4 && key + i < keys; i++) {
+            key_bytes[key + i] = before + places[key_containers[key + i]];
+            before += sizes[i];
+        }
         headers += all;
     }
     if (threadIdx.x == 0) {

@@ -149,9 +149,12 @@ DEVICE void scatter_heads(const Digit *list, u32 len, u32 tiles, const u32 *star
     u32 total = place_buckets(shared, offsets, tiles);
     if (total == 0) return;
     for (u32 i = warp_id() * WARP_TILE; i < (warp_id() + 1) * WARP_TILE; i += 32) {
-        bool takes = shared.heads[i / 32] >> lane_id() & 1;
-        place(shared, takes, takes ? bucket_of(shared.digits[i + lane_id()]) : 0, i + lane_id());
-        __syncwarp();
+        u32 heads = shared.heads[i / 32];
+        if (heads == 0) continue;
+        bool takes = heads >> lane_id() & 1;
+        u32 bucket = takes ? bucket_of(shared.digits[i + lane_id()]) : 0;
+        u32 place = next_place(shared, takes, bucket);
+        if (takes) shared.sorted[place] = (u16)(i + lane_id());
     }
     __syncthreads();
     for (u32 i = threadIdx.x; i < total; i += THREADS) {
@@ -184,15 +187,34 @@ KERNEL runs_scatter_u16(const u16 *list, u32 len, u32 tiles, const u32 *starts, 
                   (u32 *)0);
 }
 
+// The second pass moves whole runs through shared memory, in smaller tiles.
+static const u32 HIGH_TILE = 4096;
+static const u32 HIGH_WARP_TILE = HIGH_TILE / WARPS;
+
+struct SortingRuns {
+    uint2 runs[HIGH_TILE];
+    u16 digits[HIGH_TILE];
+    u32 counts[WARPS * BUCKETS / 2];
+    u32 targets[BUCKETS];
+    u32 room[32];
+};
+
 // Counts the runs of each tile by the high byte of their digits.
 KERNEL runs_count_high(const u16 *digits, const u32 *count, u32 tiles, u32 *counts) {
     __shared__ u32 counted[BUCKETS];
     counted[threadIdx.x] = 0;
     __syncthreads();
     u32 len = *count;
-    u32 base = blockIdx.x * TILE;
-    for (u32 i = threadIdx.x; i < TILE && base + i < len; i += THREADS)
-        atomicAdd(&counted[digits[base + i] >> 8], 1u);
+    u32 base = blockIdx.x * HIGH_TILE;
+    // Eight at a time; the digits have room for that.
+    for (u32 i = 8 * threadIdx.x; i < HIGH_TILE && base + i < len; i += 8 * THREADS) {
+        uint4 bits = *(const uint4 *)(digits + base + i);
+        u32 words[4] = {bits.x, bits.y, bits.z, bits.w};
+        for (u32 k = 0; k < 8; k++) {
+            u32 high = words[k / 2] >> (16 * (k & 1) + 8) & 0xFF;
+            if (base + i + k < len) atomicAdd(&counted[high], 1u);
+        }
+    }
     __syncthreads();
     counts[(u64)threadIdx.x * tiles + blockIdx.x] = counted[threadIdx.x];
 }
@@ -201,31 +223,31 @@ KERNEL runs_count_high(const u16 *digits, const u32 *count, u32 tiles, u32 *coun
 KERNEL runs_scatter_high(const uint2 *runs, const u16 *digits, const u32 *count, u32 tiles,
                          const u32 *offsets, uint2 *runs_out, u16 *digits_out) {
     SHARED_BYTES(raw_high);
-    Sorting<u8> &shared = *(Sorting<u8> *)raw_high;
+    SortingRuns &shared = *(SortingRuns *)raw_high;
     u32 len = *count;
-    u32 base = blockIdx.x * TILE;
+    u32 base = blockIdx.x * HIGH_TILE;
     if (base >= len) return;
     clear_counts(shared);
     __syncthreads();
-    u32 start = warp_id() * WARP_TILE;
-    for (u32 i = start + lane_id(); i < start + WARP_TILE && base + i < len; i += 32) {
-        u32 bucket = digits[base + i] >> 8;
-        shared.digits[i] = (u8)bucket;
-        count_one(shared, bucket);
-    }
+    u32 start = base + warp_id() * HIGH_WARP_TILE + lane_id();
+    for (u32 i = 0; i < HIGH_WARP_TILE && start + i < len; i += 32)
+        count_one(shared, digits[start + i] >> 8);
     __syncthreads();
     u32 total = place_buckets(shared, offsets, tiles);
-    for (u32 i = start; i < start + WARP_TILE; i += 32) {
-        bool takes = base + i + lane_id() < len;
-        place(shared, takes, takes ? shared.digits[i + lane_id()] : 0, i + lane_id());
-        __syncwarp();
+    for (u32 i = 0; i < HIGH_WARP_TILE; i += 32) {
+        bool takes = start + i < len;
+        u16 digit = takes ? digits[start + i] : 0;
+        u32 place = next_place(shared, takes, digit >> 8);
+        if (!takes) continue;
+        shared.runs[place] = runs[start + i];
+        shared.digits[place] = digit;
     }
     __syncthreads();
     for (u32 i = threadIdx.x; i < total; i += THREADS) {
-        u32 at = shared.sorted[i];
-        u32 target = shared.targets[shared.digits[at]] + i;
-        runs_out[target] = runs[base + at];
-        digits_out[target] = digits[base + at];
+        u16 digit = shared.digits[i];
+        u32 target = shared.targets[digit >> 8] + i;
+        runs_out[target] = shared.runs[i];
+        digits_out[target] = digit;
     }
 }
 
@@ -243,14 +265,20 @@ KERNEL runs_keys(const u32 *firsts, u32 keys_max, const u32 *count, u16 *keys, u
                  u32 *keys_count) {
     __shared__ u32 room[32];
     u32 found = 0;
-    for (u32 first = 0; first < keys_max; first += blockDim.x) {
-        u32 key = first + threadIdx.x;
-        u32 run = key < keys_max ? firsts[key] : NONE;
+    // Four keys a thread.
+    for (u32 first = 0; first < keys_max; first += 4 * blockDim.x) {
+        u32 key = first + 4 * threadIdx.x;
+        uint4 four = make_uint4(NONE, NONE, NONE, NONE);
+        if (key < keys_max) four = *(const uint4 *)(firsts + key);
+        u32 runs[4] = {four.x, four.y, four.z, four.w};
+        u32 mine = 0;
+        for (u32 i = 0; i < 4; i++) mine += runs[i] != NONE;
         u32 all;
-        u32 before = found + block_sum_before(run != NONE, room, &all);
-        if (run != NONE) {
-            keys[before] = (u16)key;
-            key_runs[before] = run;
+        u32 place = found + block_sum_before(mine, room, &all);
+        for (u32 i = 0; i < 4; i++) {
+            if (runs[i] == NONE) continue;
+            keys[place] = (u16)(key + i);
+            key_runs[place++] = runs[i];
         }
         found += all;
     }

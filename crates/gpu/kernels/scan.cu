@@ -8,6 +8,9 @@
 static const u32 SCAN_THREADS = 256;
 static const u32 SCAN_EACH = 8;
 static const u32 SCAN_TILE = SCAN_THREADS * SCAN_EACH;
+static const u32 SUMS_THREADS = 1024;
+// Odd, so that threads read different banks.
+static const u32 SUMS_EACH = 7;
 
 DEVICE u32 scanned(u32 len, const u32 *count) { return count ? *count + 1 : len; }
 
@@ -29,18 +32,30 @@ KERNEL scan_tiles(const u32 *values, u32 len, const u32 *count, u32 *sums) {
 // Replaces each sum by that of the ones before, and writes the sum of all. One block.
 KERNEL scan_sums(u32 *sums, u32 len, u32 *total) {
     __shared__ u32 room[32];
-    u32 each = (len + blockDim.x - 1) / blockDim.x;
-    u32 first = threadIdx.x * each;
-    u32 sum = 0;
-    for (u32 i = first; i < first + each && i < len; i++) sum += sums[i];
-    u32 all;
-    u32 before = block_sum_before(sum, room, &all);
-    for (u32 i = first; i < first + each && i < len; i++) {
-        u32 held = sums[i];
-        sums[i] = before;
-        before += held;
+    // Read and written by neighbours, added up in pieces.
+    __shared__ u32 held[SUMS_THREADS * SUMS_EACH];
+    u32 before = 0;
+    for (u32 first = 0; first < len; first += SUMS_THREADS * SUMS_EACH) {
+        for (u32 i = threadIdx.x; i < SUMS_THREADS * SUMS_EACH; i += SUMS_THREADS)
+            held[i] = first + i < len ? sums[first + i] : 0;
+        __syncthreads();
+        u32 sum = 0;
+        u32 *mine = held + threadIdx.x * SUMS_EACH;
+        for (u32 i = 0; i < SUMS_EACH; i++) sum += mine[i];
+        u32 all;
+        u32 place = before + block_sum_before(sum, room, &all);
+        for (u32 i = 0; i < SUMS_EACH; i++) {
+            u32 next = place + mine[i];
+            mine[i] = place;
+            place = next;
+        }
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < SUMS_THREADS * SUMS_EACH; i += SUMS_THREADS)
+            if (first + i < len) sums[first + i] = held[i];
+        before += all;
+        __syncthreads();
     }
-    if (threadIdx.x == 0) *total = all;
+    if (threadIdx.x == 0) *total = before;
 }
 
 // Replaces each value by the sum of the ones before.

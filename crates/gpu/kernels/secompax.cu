@@ -31,7 +31,7 @@ struct Secompax {
 
 KERNEL secompax_count(const u32 *items, const u32 *count, const u32 *firsts, Step *steps,
                       u32 *extras) {
-    merge_count<Secompax>(items, count, firsts, steps, extras);
+    merge_count<Secompax, false>(items, count, firsts, steps, extras);
 }
 
 KERNEL secompax_write(const u32 *items, const u32 *count, const u32 *firsts, const uint2 *starts,

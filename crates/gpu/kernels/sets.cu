@@ -47,17 +47,44 @@ DEVICE u32 load_four(const u32 *ids, u32 at, u32 count, u32 rows, Four *four) {
     return past;
 }
 
-// The flag is read first, since most ids find it set; past the first-level cache, where it would
-// stay unset for long.
-DEVICE void flag_chunk(u32 *flags, u32 chunk) {
-    u32 bit = 1u << (chunk & 31);
-    if ((__ldcg(&flags[chunk >> 5]) & bit) == 0) atomicOr(&flags[chunk >> 5], bit);
-}
+// Few flags are gathered by each block for itself, and joined in the end: so all threads of the
+// device do not meet at the same few words.
+static const u32 SEEN_WORDS = 2048;
 
-DEVICE void or_word(u32 *bits, u32 *flags, u32 width, u32 word, u32 mask) {
-    atomicOr(&bits[word], mask);
-    if (flags != 0) flag_chunk(flags, word >> (width - 5));
-}
+struct Flags {
+    u32 *all;
+    // The block's own, or null if there are too many.
+    u32 *seen;
+    u32 words;
+
+    // All threads of the block call it, and `join` in the end.
+    DEVICE_METHOD void open(u32 *flags, u32 *room, u32 rows, u32 width) {
+        all = flags;
+        words = rows == 0 ? 0 : ((rows - 1) >> width) / 32 + 1;
+        seen = words <= SEEN_WORDS ? room : 0;
+        if (seen == 0) return;
+        for (u32 i = threadIdx.x; i < words; i += blockDim.x) seen[i] = 0;
+        __syncthreads();
+    }
+
+    // The flag is read first, since most ids find it set; those of all blocks past the first-level
+    // cache, where it would stay unset for long.
+    DEVICE_METHOD void set(u32 chunk) {
+        u32 bit = 1u << (chunk & 31);
+        if (seen != 0) {
+            if ((*(volatile u32 *)&seen[chunk >> 5] & bit) == 0) atomicOr(&seen[chunk >> 5], bit);
+        } else if ((__ldcg(&all[chunk >> 5]) & bit) == 0) {
+            atomicOr(&all[chunk >> 5], bit);
+        }
+    }
+
+    DEVICE_METHOD void join() {
+        if (seen == 0) return;
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < words; i += blockDim.x)
+            if (seen[i] != 0) atomicOr(&all[i], seen[i]);
+    }
+};
 
 // Ors the masks of neighbouring lanes that have the same word into that of the last of them, and
 // empties the others. Sorted and clustered ids need fewer atomics by it.
@@ -92,6 +119,9 @@ DEVICE void note_end(u32 end, u32 *status) {
 // written. Where there are no flags, the highest id is noted instead.
 KERNEL sets_mark(const u32 *ids, u32 count, u32 rows, u32 chunk_first, u32 width, u32 *bits,
                  u32 *flags, u32 *status) {
+    __shared__ u32 room[SEEN_WORDS];
+    Flags chunks;
+    if (flags != 0) chunks.open(flags, room, rows, width);
     u32 past = 0, late = 0, end = 0;
     u32 step = gridDim.x * blockDim.x * 4;
     for (u32 base = blockIdx.x * blockDim.x * 4; base < count; base += step) {
@@ -104,18 +134,28 @@ KERNEL sets_mark(const u32 *ids, u32 count, u32 rows, u32 chunk_first, u32 width
             late |= (id >> width) < chunk_first;
             if (end <= id) end = id + 1;
             if (id >> 5 != word) {
-                if (mask != 0) or_word(bits, flags, width, word, mask);
+                if (mask != 0) {
+                    atomicOr(&bits[word], mask);
+                    if (flags != 0) chunks.set(word >> (width - 5));
+                }
                 word = id >> 5;
                 mask = 0;
             }
             mask |= 1u << (id & 31);
         }
         mask = merge_lanes(word, mask);
-        if (mask != 0) or_word(bits, flags, width, word, mask);
+        if (mask != 0) {
+            atomicOr(&bits[word], mask);
+            if (flags != 0) chunks.set(word >> (width - 5));
+        }
     }
     if (past) status[PAST] = 1;
     if (late) status[LATE] = 1;
-    if (flags == 0) note_end(end, status);
+    if (flags == 0) {
+        note_end(end, status);
+    } else {
+        chunks.join();
+    }
 }
 
 // The flags of 32 chunks, those from `chunk_end` on left out.
@@ -186,16 +226,20 @@ KERNEL sets_gather(u32 *bits, const u32 *list, u32 width, u32 part, u32 *out, co
 
 // The published way. Pass 0: the flags of the chunks.
 KERNEL sets_chunks(const u32 *ids, u32 count, u32 rows, u32 width, u32 *flags, u32 *status) {
+    __shared__ u32 room[SEEN_WORDS];
+    Flags chunks;
+    chunks.open(flags, room, rows, width);
     u32 past = 0;
     u32 step = gridDim.x * blockDim.x * 4;
     for (u32 at = (blockIdx.x * blockDim.x + threadIdx.x) * 4; at < count; at += step) {
         Four four;
         past |= load_four(ids, at, count, rows, &four);
         for (u32 i = 0; i < 4; i++) {
-            if (four.at[i] != NONE) flag_chunk(flags, four.at[i] >> width);
+            if (four.at[i] != NONE) chunks.set(four.at[i] >> width);
         }
     }
     if (past) status[PAST] = 1;
+    chunks.join();
 }
 
 // Pass 2: every id gets the place of its chunk and its row in it.

@@ -30,8 +30,8 @@ template <class Shared> DEVICE void count_one(Shared &shared, u32 bucket) {
     atomicAdd(&shared.counts[(warp_id() * BUCKETS + bucket) / 2], 1u << (16 * (bucket & 1)));
 }
 
-// Turns the counts of the warps into places in `sorted`, bucket after bucket, and finds where the
-// buckets of the tile go; returns how many elements the tile has.
+// Turns the counts of the warps into places in the sorted tile, bucket after bucket, and finds where
+// the buckets of the tile go; returns how many elements the tile has.
 template <class Shared> DEVICE u32 place_buckets(Shared &shared, const u32 *offsets, u32 tiles) {
     u32 bucket = threadIdx.x;
     u32 shift = 16 * (bucket & 1);
@@ -54,10 +54,8 @@ template <class Shared> DEVICE u32 place_buckets(Shared &shared, const u32 *offs
     return total;
 }
 
-// Puts an element of each lane that `takes` part where it belongs among its like.
-template <class Shared> DEVICE void place(Shared &shared, bool takes, u32 bucket, u32 element) {
-    u32 all = __ballot_sync(ALL_LANES, takes);
-    if (all == 0) return;
+// Where an element of each lane that `takes` part belongs in the tile, sorted.
+template <class Shared> DEVICE u32 next_place(Shared &shared, bool takes, u32 bucket) {
     u32 same = __match_any_sync(ALL_LANES, takes ? bucket : BUCKETS);
     u32 shift = 16 * (bucket & 1);
     u32 *counts = &shared.counts[(warp_id() * BUCKETS + bucket) / 2];
@@ -66,6 +64,6 @@ template <class Shared> DEVICE void place(Shared &shared, bool takes, u32 bucket
     // Lanes with the other bucket of the word may add at the same time.
     if (takes && lane_id() == leader)
         next = atomicAdd(counts, (u32)__popc(same) << shift) >> shift & 0xFFFF;
-    next = __shfl_sync(ALL_LANES, next, leader);
-    if (takes) shared.sorted[next + __popc(same & lanes_below())] = (u16)element;
+    __syncwarp();
+    return __shfl_sync(ALL_LANES, next, leader) + __popc(same & lanes_below());
 }

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tapdex_bitmap::Codec;
+use tapdex_bitmap::codec::masc::Windowed;
 use tapdex_engine::index::{
     BuildError, Builder, ColumnIndex, CpuBuilder, Digits, Part, RunBuilder,
 };
 
-use crate::column::{Form, ROWS_MAX, Slot, Source};
+use crate::column::{Form, ROWS_MAX, Slot, Source, Steps};
 use crate::device::{Device, DeviceError};
 use crate::memory::Pinned;
 
@@ -33,7 +34,7 @@ pub struct GpuBuilder {
     runs: RunBuilder,
     trouble: Option<DeviceError>,
     built: Built,
-    kernels_ms: f32,
+    steps: Steps,
 }
 
 /// How many columns were built where.
@@ -63,7 +64,7 @@ impl GpuBuilder {
             runs: RunBuilder::new(),
             trouble: None,
             built: Built::default(),
-            kernels_ms: 0.0,
+            steps: Steps::default(),
         }
     }
 
@@ -74,9 +75,10 @@ impl GpuBuilder {
         self
     }
 
-    /// Milliseconds that kernels took so far. Where several columns were in flight, more than that.
-    pub fn kernels_ms(&self) -> f32 {
-        self.kernels_ms
+    /// How long each step took, of all columns so far. Where several were in flight, they waited for
+    /// each other, and that counts.
+    pub fn steps(&self) -> Steps {
+        self.steps
     }
 
     /// Memory for a column that the device reads by itself.
@@ -130,10 +132,9 @@ impl GpuBuilder {
                     // Columns are handed over in order: first those before it.
                     _ => result = self.finish(&mut flights, &mut index, &mut done),
                 }
+                // The newest is still on its way; meanwhile the others are written.
                 let behind = flights.len().saturating_sub(1);
-                if result.is_ok() {
-                    result = self.write(flights.iter_mut().take(behind)).map_or(Ok(()), Err);
-                }
+                Self::write(flights.iter_mut().take(behind));
                 continue;
             }
             result = self.finish(&mut flights, &mut index, &mut done);
@@ -171,11 +172,9 @@ impl GpuBuilder {
         Ok(Some(slot))
     }
 
-    /// Has the columns written that are not yet. A column whose index does not fit stays as it is.
-    fn write<'f, 'c: 'f, E>(
-        &mut self,
-        flights: impl Iterator<Item = &'f mut Flight<'c>>,
-    ) -> Option<E> {
+    /// Has the columns written that are not yet. What goes wrong is seen when the column is
+    /// collected.
+    fn write<'f, 'c: 'f>(flights: impl Iterator<Item = &'f mut Flight<'c>>) {
         for flight in flights.filter(|flight| !flight.is_written) {
             let written = flight.slot.wait_measured().and_then(|()| flight.slot.write());
             flight.is_written = written.is_ok();
@@ -183,7 +182,6 @@ impl GpuBuilder {
                 break;
             }
         }
-        None
     }
 
     /// Hands over the first of the columns in flight.
@@ -197,7 +195,7 @@ impl GpuBuilder {
         match Self::collect(&mut flight, index) {
             Ok(()) => {
                 self.built.device += 1;
-                self.kernels_ms += flight.slot.kernels_ms().unwrap_or(0.0);
+                self.steps += flight.slot.steps().unwrap_or_default();
                 let result = done(index);
                 // The memory is used again only if nobody holds it any more.
                 index.parts.clear();
@@ -220,18 +218,7 @@ impl GpuBuilder {
             slot.write()?;
         }
         let (source, form) = flight.column;
-        index.codec = match form {
-            Form::Whole(codec) => codec,
-            Form::MascWindows => Codec::Masc,
-        };
-        index.rows = u32::try_from(source.rows()).unwrap_or(u32::MAX);
-        index.offsets = slot.wait_copied(&mut index.keys)?;
-        index.parts.clear();
-        if let Some(pinned) = slot.host_out.get() {
-            let lent = Lent { pinned: Arc::clone(pinned), len: slot.bytes };
-            index.parts.push(Part::Shared(Arc::new(lent)));
-        }
-        Ok(())
+        take_index(slot, source.rows(), form, index)
     }
 
     /// Builds a column on the CPU.
@@ -242,18 +229,55 @@ impl GpuBuilder {
         done: &mut impl FnMut(&ColumnIndex) -> Result<(), E>,
     ) -> Result<(), E> {
         self.built.cpu += 1;
-        let codec = match form {
-            Form::Whole(codec) => codec,
-            Form::MascWindows => Codec::Masc,
-        };
+        let codec = form.codec();
         match source {
             Source::Rows(digits) => self.rows.build(digits, codec, index)?,
             Source::Runs(digits, starts, rows) => {
                 self.runs.build(digits, starts, rows, codec, index)?;
             }
         }
+        if form == Form::MascWindows {
+            cut_into_windows(index);
+        }
         done(index)
     }
+}
+
+/// Waits for a column that is being written and takes its index.
+pub(crate) fn take_index(
+    slot: &mut Slot,
+    rows: usize,
+    form: Form,
+    index: &mut ColumnIndex,
+) -> Result<(), DeviceError> {
+    index.codec = match form {
+        Form::Whole(codec) => codec,
+        Form::MascWindows => Codec::Masc,
+    };
+    index.rows = u32::try_from(rows).unwrap_or(u32::MAX);
+    index.offsets = slot.wait_copied(&mut index.keys)?;
+    index.parts.clear();
+    if let Some(pinned) = slot.host_out.get() {
+        let lent = Lent { pinned: Arc::clone(pinned), len: slot.bytes };
+        index.parts.push(Part::Shared(Arc::new(lent)));
+    }
+    Ok(())
+}
+
+/// Replaces the bitmaps of an index in MASC by those in windows.
+fn cut_into_windows(index: &mut ColumnIndex) {
+    let bytes: Vec<u8> = index.parts.iter().flat_map(|part| part.iter().copied()).collect();
+    let (mut ids, mut cut, mut offsets) = (Vec::new(), Vec::new(), vec![0]);
+    for bounds in index.offsets.windows(2) {
+        let range = || Some(usize::try_from(bounds[0]).ok()?..usize::try_from(bounds[1]).ok()?);
+        let bitmap = range().and_then(|range| bytes.get(range)).unwrap_or_default();
+        ids.clear();
+        // What was just encoded can be decoded.
+        let _decoded = Codec::Masc.decode(bitmap, index.rows, &mut ids);
+        Windowed::encode(&ids, &mut cut);
+        offsets.push(cut.len() as u64);
+    }
+    (index.offsets, index.parts) = (offsets, vec![Part::Owned(cut)]);
 }
 
 /// Pinned memory, as much of it as an index takes.

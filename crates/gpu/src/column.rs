@@ -16,15 +16,22 @@ use crate::memory::{Memory, Pinned, bytes_of_longs, bytes_of_shorts};
 pub(crate) const ROWS_MAX: usize = 1 << 27;
 
 /// Elements of a tile, and threads that sort it, as in `runs.cu`.
-const TILE: usize = 8192;
-const TILE_THREADS: u32 = 256;
-const BUCKETS: usize = 256;
+pub(crate) const TILE: usize = 8192;
+pub(crate) const TILE_THREADS: u32 = 256;
+pub(crate) const BUCKETS: usize = 256;
+/// Elements of a tile of the second pass.
+const HIGH_TILE: usize = 4096;
+/// Bytes of the tables that threads share while they sort: counts of eight warps, where each bucket
+/// goes, and some room.
+const SORTING_TABLES: u32 = 4 * (8 * 128 + 256 + 32 + 4);
 /// Numbers of a tile in `scan.cu`, runs of one in `words.cuh`, items of one in `merge.cuh`.
-const SCAN_TILE: usize = 2048;
+pub(crate) const SCAN_TILE: usize = 2048;
 const RUN_TILE: usize = 2048;
 const MERGE_TILE: usize = 2048;
-const THREADS: u32 = 256;
-const BLOCK_ALONE: u32 = 1024;
+/// Tiles of a group in `merge.cu`.
+const GROUP_TILES: u32 = 256;
+pub(crate) const THREADS: u32 = 256;
+pub(crate) const BLOCK_ALONE: u32 = 1024;
 /// In `firsts`, a key that does not occur: all bits.
 const NO_KEY: u8 = 0xFF;
 
@@ -47,6 +54,20 @@ impl Source<'_> {
     }
 }
 
+/// A column that lies on the device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct List {
+    /// Its digits, with room for whole reads of sixteen bytes.
+    pub(crate) digits: Address,
+    /// Whether a digit has 16 bits, not 8.
+    pub(crate) is_short: bool,
+    /// How many digits there are.
+    pub(crate) len: usize,
+    /// The row that each digit's run starts at, or 0 if there is a digit for every row.
+    pub(crate) starts: Address,
+    pub(crate) rows: usize,
+}
+
 /// How the words or bytes are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -54,6 +75,45 @@ pub enum Form {
     Whole(Codec),
     /// MASC in windows of 3,968 rows.
     MascWindows,
+}
+
+impl Form {
+    /// The codec that the index says it has.
+    pub fn codec(self) -> Codec {
+        match self {
+            Form::Whole(codec) => codec,
+            Form::MascWindows => Codec::Masc,
+        }
+    }
+}
+
+/// Seconds that the steps of building took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Steps {
+    /// Copying columns to the device.
+    pub copy_in: f64,
+    /// Sorting, and measuring the index.
+    pub measure: f64,
+    /// Writing the index.
+    pub write: f64,
+    /// Copying the index from the device.
+    pub copy_out: f64,
+}
+
+impl Steps {
+    /// What the kernels took, without copies.
+    pub fn kernels(&self) -> f64 {
+        self.measure + self.write
+    }
+}
+
+impl std::ops::AddAssign for Steps {
+    fn add_assign(&mut self, other: Self) {
+        self.copy_in += other.copy_in;
+        self.measure += other.measure;
+        self.write += other.write;
+        self.copy_out += other.copy_out;
+    }
 }
 
 /// Numbers that kernels leave for each other and for the host, by their place.
@@ -66,16 +126,21 @@ enum Total {
     Pieces = 4,
     Containers = 5,
     Rows = 6,
-    Bytes = 7,
+    PieceKeys = 7,
+    Bytes = 8,
 }
 const TOTALS: usize = 16;
 
 /// Memory that grows and never shrinks.
 #[derive(Debug, Default)]
-struct Buffer(Option<Memory>);
+pub(crate) struct Buffer(Option<Memory>);
 
 impl Buffer {
-    fn reserve(&mut self, device: &Arc<dyn Device>, bytes: usize) -> Result<Address, DeviceError> {
+    pub(crate) fn reserve(
+        &mut self,
+        device: &Arc<dyn Device>,
+        bytes: usize,
+    ) -> Result<Address, DeviceError> {
         if let Some(memory) = &self.0
             && memory.len() >= bytes
         {
@@ -83,11 +148,17 @@ impl Buffer {
         }
         // First the old one goes, so that both need not fit.
         self.0 = None;
-        let memory = Memory::new(device, bytes)?;
+        let memory = Memory::new(device, with_slack(bytes))?;
         let address = memory.address();
         self.0 = Some(memory);
         Ok(address)
     }
+}
+
+/// A little more than is needed, so that the next column, which is a little larger, needs no more:
+/// taking and giving back memory stops the device.
+fn with_slack(bytes: usize) -> usize {
+    bytes + bytes / 16
 }
 
 /// Pinned memory that grows and never shrinks, and that others may go on reading.
@@ -95,7 +166,11 @@ impl Buffer {
 pub(crate) struct HostBuffer(Option<Arc<Pinned>>);
 
 impl HostBuffer {
-    fn reserve(&mut self, device: &Arc<dyn Device>, bytes: usize) -> Result<Address, DeviceError> {
+    pub(crate) fn reserve(
+        &mut self,
+        device: &Arc<dyn Device>,
+        bytes: usize,
+    ) -> Result<Address, DeviceError> {
         if let Some(pinned) = &mut self.0
             && pinned.len() >= bytes
             && Arc::get_mut(pinned).is_some()
@@ -103,7 +178,7 @@ impl HostBuffer {
             return Ok(pinned.address());
         }
         self.0 = None;
-        let pinned = Pinned::new(device, bytes)?;
+        let pinned = Pinned::new(device, with_slack(bytes))?;
         let address = pinned.address();
         self.0 = Some(Arc::new(pinned));
         Ok(address)
@@ -133,6 +208,7 @@ struct Buffers {
     items: Buffer,
     item_firsts: Buffer,
     steps: Buffer,
+    group_steps: Buffer,
     extras: Buffer,
     tile_starts: Buffer,
     pieces: Buffer,
@@ -164,6 +240,7 @@ struct Layout {
     container_starts: Address,
     key_has_runs: Address,
     /// Bounds of how many there can be of each.
+    rows: usize,
     runs_max: usize,
     items_max: usize,
     pieces_max: usize,
@@ -188,6 +265,7 @@ pub(crate) struct Slot {
     pub(crate) host_out: HostBuffer,
     layout: Layout,
     form: Form,
+    sent: Option<Event>,
     arrived: Option<Event>,
     measured: Option<Event>,
     begun: Option<Event>,
@@ -202,12 +280,13 @@ pub(crate) struct Slot {
 macro_rules! args {
     ($($arg:expr),* $(,)?) => { &[$(Arg::from($arg)),*] };
 }
+pub(crate) use args;
 
-fn u32_of(number: usize) -> u32 {
+pub(crate) fn u32_of(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn blocks(items: usize, of: usize) -> u32 {
+pub(crate) fn blocks(items: usize, of: usize) -> u32 {
     u32_of(items.div_ceil(of))
 }
 
@@ -222,6 +301,7 @@ impl Slot {
             host_out: HostBuffer::default(),
             layout: Layout::default(),
             form: Form::Whole(Codec::Wah),
+            sent: None,
             arrived: None,
             measured: None,
             begun: None,
@@ -266,9 +346,15 @@ impl Slot {
     /// Has the column copied in and measured. The source stays as it is until the slot is
     /// [waited for](Self::wait_measured).
     pub(crate) fn measure(&mut self, source: Source<'_>, form: Form) -> Result<(), DeviceError> {
+        let list = self.bring(source)?;
+        self.measure_list(list, form)
+    }
+
+    /// Has a column measured that lies on the device, or will when the kernels before are done.
+    pub(crate) fn measure_list(&mut self, list: List, form: Form) -> Result<(), DeviceError> {
         self.form = form;
         (self.measured, self.copied) = (None, None);
-        self.sort(source)?;
+        self.sort(list)?;
         match form {
             Form::Whole(Codec::Wah) => self.measure_words("wah", "wah_count", Total::Words)?,
             Form::Whole(Codec::Masc) => self.measure_words("masc", "masc_count", Total::Words)?,
@@ -290,30 +376,50 @@ impl Slot {
         Ok(())
     }
 
-    /// Copies the column in and sorts its runs by key.
-    fn sort(&mut self, source: Source<'_>) -> Result<(), DeviceError> {
+    /// Room for the digits of a column.
+    pub(crate) fn reserve_digits(&mut self, bytes: usize) -> Result<Address, DeviceError> {
+        self.buffers.list.reserve(&self.device, bytes.next_multiple_of(16).max(16))
+    }
+
+    /// Copies the column in.
+    fn bring(&mut self, source: Source<'_>) -> Result<List, DeviceError> {
         let device = Arc::clone(&self.device);
-        let rows = u32_of(source.rows());
         let (bytes, is_short, starts) = match source {
             Source::Rows(Digits::Bytes(digits)) => (digits, false, None),
             Source::Rows(Digits::Shorts(digits)) => (bytes_of_shorts(digits), true, None),
             Source::Runs(digits, starts, _) => (bytes_of_shorts(digits), true, Some(starts)),
         };
         let len = if is_short { bytes.len() / 2 } else { bytes.len() };
-        let tiles = len.div_ceil(TILE).max(1);
-        let b = &mut self.buffers;
-        // Room for whole reads of sixteen bytes.
-        let list = b.list.reserve(&device, bytes.len().next_multiple_of(16).max(16))?;
+        let digits = self.reserve_digits(bytes.len())?;
         let starts_at = match starts {
-            Some(starts) => b.starts.reserve(&device, 4 * starts.len())?,
+            Some(starts) => self.buffers.starts.reserve(&device, 4 * starts.len())?,
             None => 0,
         };
+        self.sent = Some(record(&device, Stream::In)?);
+        device.copy_in(Stream::In, bytes, digits)?;
+        if let Some(starts) = starts {
+            device.copy_in(Stream::In, bytes_of_longs(starts), starts_at)?;
+        }
+        let arrived = record(&device, Stream::In)?;
+        device.wait_in(Stream::Compute, arrived.handle)?;
+        Ok(List { digits, is_short, len, starts: starts_at, rows: source.rows() })
+    }
+
+    /// Sorts the runs of the column by key.
+    fn sort(&mut self, column: List) -> Result<(), DeviceError> {
+        let device = Arc::clone(&self.device);
+        let List { digits: list, is_short, len, starts: starts_at, .. } = column;
+        let rows = u32_of(column.rows);
+        let tiles = len.div_ceil(TILE).max(1);
+        let b = &mut self.buffers;
         let keys_max = if is_short { 1 << 16 } else { BUCKETS };
-        let counts_len = BUCKETS * tiles;
+        // The second pass has smaller tiles.
+        let high_tiles = len.div_ceil(HIGH_TILE).max(1);
+        let counts_len = BUCKETS * if is_short { high_tiles } else { tiles };
         let counts = b.counts.reserve(&device, 4 * counts_len)?;
         let first_heads = b.first_heads.reserve(&device, 4 * tiles)?;
         let run_tiles = len.div_ceil(RUN_TILE).max(1);
-        let sums = 4 * (3 * run_tiles).max(counts_len.div_ceil(SCAN_TILE) + 1);
+        let sums = 4 * (4 * run_tiles).max(counts_len.div_ceil(SCAN_TILE) + 1);
         let firsts = b.firsts.reserve(&device, 4 * keys_max)?;
         let runs = b.runs[0].reserve(&device, 8 * len)?;
         self.layout = Layout {
@@ -322,13 +428,14 @@ impl Slot {
             keys: b.keys.reserve(&device, 2 * keys_max)?,
             key_runs: b.key_runs.reserve(&device, 4 * (keys_max + 1))?,
             key_ends: b.key_ends.reserve(&device, 4 * (keys_max + 1))?,
+            rows: column.rows,
             runs_max: len,
             keys_max,
             ..Layout::default()
         };
         let (other_runs, digits) = if is_short {
             let digits = [
-                b.digits[0].reserve(&device, 2 * len)?,
+                b.digits[0].reserve(&device, 2 * len.next_multiple_of(8))?,
                 b.digits[1].reserve(&device, 2 * len)?,
             ];
             (b.runs[1].reserve(&device, 8 * len)?, digits)
@@ -336,22 +443,15 @@ impl Slot {
             (0, [0; 2])
         };
 
-        device.copy_in(Stream::In, bytes, list)?;
-        if let Some(starts) = starts {
-            device.copy_in(Stream::In, bytes_of_longs(starts), starts_at)?;
-        }
-        let arrived = record(&device, Stream::In)?;
-        device.wait_in(Stream::Compute, arrived.handle)?;
         self.arrived = Some(record(&device, Stream::Compute)?);
         device.fill(Stream::Compute, firsts, NO_KEY, 4 * keys_max)?;
 
-        let (len, tiles) = (u32_of(len), u32_of(tiles));
+        let (len, tiles, high_tiles) = (u32_of(len), u32_of(tiles), u32_of(high_tiles));
+        let counts_len = BUCKETS * tiles as usize;
         let (sums, runs_total) = (self.layout.sums, self.layout.total(Total::Runs));
         let grid = (tiles, TILE_THREADS, 0);
-        let sorting = |digit: u32| {
-            let tile = u32_of(TILE);
-            tile * digit + 2 * tile + 4 * (8 * 128 + 256 + tile / 32 + 32 + 4)
-        };
+        let tile = u32_of(TILE);
+        let sorting = |digit: u32| (digit + 2) * tile + tile / 8 + SORTING_TABLES;
         let count = if is_short { "runs_count_u16" } else { "runs_count_u8" };
         self.launch("runs", count, grid, args![list, len, tiles, counts, first_heads])?;
         self.scan(counts, counts_len, 0, sums, runs_total)?;
@@ -361,12 +461,13 @@ impl Slot {
                 list, len, tiles, starts_at, rows, counts, first_heads, other_runs, digits[0],
             ];
             self.launch("runs", "runs_scatter_u16", grid_sorting, scatter)?;
-            let high = args![digits[0], runs_total, tiles, counts];
-            self.launch("runs", "runs_count_high", grid, high)?;
-            self.scan(counts, counts_len, 0, sums, runs_total)?;
-            let grid_sorting = (tiles, TILE_THREADS, sorting(1));
+            let high = args![digits[0], runs_total, high_tiles, counts];
+            self.launch("runs", "runs_count_high", (high_tiles, TILE_THREADS, 0), high)?;
+            self.scan(counts, BUCKETS * high_tiles as usize, 0, sums, runs_total)?;
+            let shared = 10 * u32_of(HIGH_TILE) + SORTING_TABLES;
+            let grid_sorting = (high_tiles, TILE_THREADS, shared);
             let scatter =
-                args![other_runs, digits[0], runs_total, tiles, counts, runs, digits[1]];
+                args![other_runs, digits[0], runs_total, high_tiles, counts, runs, digits[1]];
             self.launch("runs", "runs_scatter_high", grid_sorting, scatter)?;
             let grid = (blocks(self.layout.runs_max, THREADS as usize), THREADS, 0);
             let mark = args![runs, digits[1], runs_total, firsts];
@@ -434,15 +535,18 @@ impl Slot {
         let device = Arc::clone(&self.device);
         self.measure_words("wah", "wah_count", Total::Items)?;
         let p = &mut self.layout;
-        // Two items for a row, or four for a run: see `wah.cu`.
-        p.items_max = 4 * p.runs_max;
+        // A run gives four items at most, and has at least two rows for the third, 31 for the
+        // fourth: see `wah.cu`.
+        p.items_max = (4 * p.runs_max).min(2 * p.rows);
         let b = &mut self.buffers;
-        p.items = b.items.reserve(&device, 4 * p.items_max)?;
+        p.items = b.items.reserve(&device, 4 * p.items_max.next_multiple_of(8) + 8)?;
         let firsts_len = 4 * (p.items_max / 32 + 2);
         p.item_firsts = b.item_firsts.reserve(&device, firsts_len)?;
         p.key_items = b.key_items.reserve(&device, 4 * (p.keys_max + 1))?;
         let tiles = blocks(p.items_max, MERGE_TILE);
-        let steps = b.steps.reserve(&device, 8 * tiles as usize)?;
+        let groups = tiles.div_ceil(GROUP_TILES);
+        let steps = b.steps.reserve(&device, 16 * tiles as usize)?;
+        let group_steps = b.group_steps.reserve(&device, 20 * groups as usize)?;
         let extras = b.extras.reserve(&device, 4 * tiles as usize)?;
         p.tile_starts = b.tile_starts.reserve(&device, 8 * tiles as usize)?;
         device.fill(Stream::Compute, p.item_firsts, 0, firsts_len)?;
@@ -452,8 +556,13 @@ impl Slot {
         let (stem, count, _) = merging(codec);
         let args = args![p.items, p.total(Total::Items), p.item_firsts, steps, extras];
         self.launch(stem, count, (tiles, THREADS, 0), args)?;
-        let args = args![steps, extras, tiles, p.tile_starts, p.total(Total::Words)];
-        self.launch("merge", "merge_tiles", (1, BLOCK_ALONE, 0), args)
+        let items = p.total(Total::Items);
+        let grid = (groups, GROUP_TILES, 0);
+        let args = args![steps, extras, items, group_steps];
+        self.launch("merge", "merge_groups", grid, args)?;
+        let words = p.total(Total::Words);
+        let args = args![steps, extras, items, group_steps, p.tile_starts, words];
+        self.launch("merge", "merge_tiles", grid, args)
     }
 
     /// Cuts the runs into pieces of chunks of 2^`width` rows.
@@ -472,7 +581,9 @@ impl Slot {
         let runs = p.total(Total::Runs);
         let args = args![p.runs, runs, width, tiles, p.sums];
         self.launch("pieces", "pieces_count", grid, args)?;
-        for (sums, total) in (0..).zip([Total::Pieces, Total::Containers, Total::Rows]) {
+        // The keys are counted already; here they only have to be summed up.
+        let totals = [Total::Pieces, Total::Containers, Total::Rows, Total::PieceKeys];
+        for (sums, total) in (0..).zip(totals) {
             self.scan_sums(p.sums + 4 * u64::from(tiles) * sums, tiles, p.total(total))?;
         }
         let args = args![
@@ -482,8 +593,6 @@ impl Slot {
             tiles,
             p.sums,
             p.total(Total::Pieces),
-            p.key_runs,
-            p.total(Total::Keys),
             p.pieces,
             p.containers,
             p.key_ends,
@@ -584,13 +693,18 @@ impl Slot {
         Ok(())
     }
 
-    /// Milliseconds that kernels took for the column at hand, if no other was in flight.
-    pub(crate) fn kernels_ms(&self) -> Result<f32, DeviceError> {
+    /// How long each step took for the column that was waited for, if no other was in flight.
+    pub(crate) fn steps(&self) -> Result<Steps, DeviceError> {
         let span = |from: &Option<Event>, to: &Option<Event>| match (from, to) {
-            (Some(from), Some(to)) => to.since(from),
+            (Some(from), Some(to)) => to.since(from).map(|ms| f64::from(ms) / 1e3),
             _ => Ok(0.0),
         };
-        Ok(span(&self.arrived, &self.measured)? + span(&self.begun, &self.written)?)
+        Ok(Steps {
+            copy_in: span(&self.sent, &self.arrived)?,
+            measure: span(&self.arrived, &self.measured)?,
+            write: span(&self.begun, &self.written)?,
+            copy_out: span(&self.written, &self.copied)?,
+        })
     }
 
     fn write_merged(&self, codec: Codec, out: Address, room: usize) -> Result<(), DeviceError> {
@@ -647,7 +761,7 @@ impl Slot {
 
     /// Waits until the index is copied out; its keys, and where the bitmap of each ends.
     pub(crate) fn wait_copied(&mut self, keys: &mut Vec<u16>) -> Result<Vec<u64>, DeviceError> {
-        if let Some(event) = self.copied.take() {
+        if let Some(event) = &self.copied {
             event.wait()?;
         }
         let bytes = |buffer: &HostBuffer| buffer.get().cloned();

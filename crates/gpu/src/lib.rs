@@ -3,6 +3,7 @@
 pub mod choice;
 pub mod cuda;
 pub mod device;
+pub mod flow;
 #[cfg(feature = "testing")]
 pub mod host;
 pub mod measure;
@@ -14,4 +15,4 @@ mod builder;
 mod column;
 
 pub use builder::{Built, GpuBuilder};
-pub use column::{Form, Source};
+pub use column::{Form, Source, Steps};

@@ -11,6 +11,8 @@ use crate::column::{Form, Source};
 use crate::device::{Device, DeviceError, Stream, record};
 use crate::memory::{Memory, Pinned};
 
+pub mod papers;
+
 /// What the bus carries, in bytes a second.
 #[derive(Debug, Clone, Copy)]
 pub struct Bus {
@@ -33,6 +35,13 @@ impl Bus {
         let both = to.min(from) / self.both_ways;
         let rest = (to - from).max(0.0) / self.to_device + (from - to).max(0.0) / self.from_device;
         both + rest
+    }
+
+    /// Seconds that it takes if each way carries what it carries when both are busy.
+    pub fn both_busy(&self, to_device: u64, from_device: u64) -> f64 {
+        #[allow(clippy::cast_precision_loss, reason = "bytes, for people")]
+        let most = to_device.max(from_device) as f64;
+        most / self.both_ways
     }
 
     /// Measures it: the medians of some runs of 256 MiB each.
@@ -88,7 +97,7 @@ pub struct Random(pub u64);
 
 impl Random {
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -99,7 +108,7 @@ impl Random {
     /// The next number in 0..1.
     fn unit(&mut self) -> f64 {
         #[allow(clippy::cast_precision_loss, reason = "53 bits are exact")]
-        let bits = (self.next() >> 11) as f64;
+        let bits = (self.draw() >> 11) as f64;
         bits / (1_u64 << 53) as f64
     }
 }
@@ -145,7 +154,7 @@ impl Columns {
                     let mut random = Random(seed.wrapping_mul(1_000_003).wrapping_add(number));
                     fill(column, width, || {
                         // Of 32 bits each: no value is favoured by more than one in 65,536.
-                        (random.next() >> 32) * values >> 32
+                        ((random.draw() >> 32) * values) >> 32
                     });
                 });
             }
@@ -189,16 +198,15 @@ impl Columns {
         Ok(made)
     }
 
-    /// The bytes, or for 16 bits the pairs of bytes, of five-tuples in flow order: flows drawn with
-    /// sizes of a heavy tail, ten packets each in the mean, between hosts of which some are met more
-    /// often.
+    /// The bytes, or for 16 bits the pairs of neighbours, of five-tuples in flow order: flows drawn
+    /// with sizes of a heavy tail, between hosts of which some are met more often.
     pub fn flows(
         device: &Arc<dyn Device>,
         width: Width,
         rows: usize,
         seed: u64,
     ) -> Result<Self, DeviceError> {
-        let columns = if width == Width::Byte { TUPLE } else { TUPLE / 2 };
+        let columns = if width == Width::Byte { TUPLE } else { TUPLE - 1 };
         let mut made = Self::new(device, "flow order", width, columns, rows)?;
         let flows = draw_flows(rows, seed);
         let threads: Vec<_> = made.columns.iter_mut().enumerate().collect();
@@ -210,7 +218,7 @@ impl Columns {
                     for (tuple, packets) in flows {
                         let bytes = width.bits() as usize / 8;
                         let (run, behind) = rest.split_at_mut(bytes * packets);
-                        let digit = &tuple[number * bytes..][..bytes];
+                        let digit = &tuple[number..][..bytes];
                         run.chunks_exact_mut(bytes).for_each(|row| row.copy_from_slice(digit));
                         rest = behind;
                     }
@@ -246,15 +254,15 @@ fn draw_flows(rows: usize, seed: u64) -> Vec<([u8; TUPLE], usize)> {
         let mut tuple = [0; TUPLE];
         let host = |random: &mut Random| {
             // A few hosts often, many seldom.
-            let bits = random.next() % 20;
-            let number = random.next() & ((1 << bits) - 1);
-            let mixed = Random(number).next();
+            let bits = random.draw() % 20;
+            let number = random.draw() & ((1 << bits) - 1);
+            let mixed = Random(number).draw();
             mixed.to_le_bytes()
         };
         tuple[..4].copy_from_slice(&host(&mut random)[..4]);
         tuple[4..8].copy_from_slice(&host(&mut random)[..4]);
         let service = [80_u16, 443, 53, 22, 25, 123, 8_080, 3_389];
-        let bits = random.next();
+        let bits = random.draw();
         let port = (bits >> 32).to_le_bytes();
         tuple[8..10].copy_from_slice(&port[..2]);
         let number = service[(bits % 8) as usize & 7];
@@ -265,6 +273,9 @@ fn draw_flows(rows: usize, seed: u64) -> Vec<([u8; TUPLE], usize)> {
     flows.sort_unstable();
     flows
 }
+
+/// Runs that are not counted: they take memory and compile kernels.
+const WARM_UPS: usize = 2;
 
 /// What was measured of a codec on some columns.
 #[derive(Debug, Clone)]
@@ -295,21 +306,25 @@ impl Measured {
     }
 }
 
-/// Builds the indexes of columns so many times.
+/// Builds the indexes of columns so many times; of the columns `rounds` times in a row each time.
 pub fn measure(
     device: &Arc<dyn Device>,
     columns: &Columns,
     codec: Codec,
+    rounds: usize,
     runs: usize,
 ) -> Result<Measured, DeviceError> {
-    let sources: Vec<_> =
-        columns.digits().map(|digits| (Source::Rows(digits), Form::Whole(codec))).collect();
+    let sources: Vec<_> = (0..rounds.max(1))
+        .flat_map(|_| columns.digits())
+        .map(|digits| (Source::Rows(digits), Form::Whole(codec)))
+        .collect();
     let records = sources.iter().map(|(source, _)| source.rows() as u64).sum();
-    let bytes_in = columns.columns.iter().map(|column| column.len() as u64).sum();
+    let bytes_in = columns.columns.iter().map(|column| column.len() as u64).sum::<u64>()
+        * rounds.max(1) as u64;
     let mut measured =
         Measured { codec, records, bytes_in, bytes_out: 0, seconds: Vec::new(), kernels: 0.0 };
     let mut builder = GpuBuilder::new(Arc::clone(device));
-    for run in 0..=runs {
+    for run in 0..WARM_UPS + runs {
         measured.bytes_out = 0;
         let start = Instant::now();
         let built = builder.build_sources::<BuildError>(&sources, |index| {
@@ -319,20 +334,19 @@ pub fn measure(
         });
         let seconds = start.elapsed().as_secs_f64();
         check(&builder, built)?;
-        // The first run allocates memory and compiles kernels.
-        if run > 0 {
+        if run >= WARM_UPS {
             measured.seconds.push(seconds);
         }
     }
     let mut alone = GpuBuilder::new(Arc::clone(device)).with_in_flight(1);
     let first = &sources[..sources.len().min(3)];
     for run in 0..3 {
-        let before = alone.kernels_ms();
+        let before = alone.steps().kernels();
         let built = alone.build_sources::<BuildError>(first, |_| Ok(()));
         check(&alone, built)?;
         if run > 0 {
             let share = first.len() as f64 / sources.len() as f64;
-            measured.kernels = f64::from(alone.kernels_ms() - before) / 1e3 / share;
+            measured.kernels = (alone.steps().kernels() - before) / share;
         }
     }
     Ok(measured)

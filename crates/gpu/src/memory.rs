@@ -113,6 +113,12 @@ pub(crate) fn bytes_of_shorts(numbers: &[u16]) -> &[u8] {
 }
 
 /// The bytes of numbers, as this machine and the device keep them.
+pub(crate) fn bytes_of_words(numbers: &[u64]) -> &[u8] {
+    // SAFETY: any eight bytes are a number and the other way round; the lengths are equal.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), 8 * numbers.len()) }
+}
+
+/// The bytes of numbers, as this machine and the device keep them.
 pub(crate) fn bytes_of_longs(numbers: &[u32]) -> &[u8] {
     // SAFETY: any four bytes are a number and the other way round; the lengths are equal.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), 4 * numbers.len()) }

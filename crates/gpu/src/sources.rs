@@ -20,6 +20,7 @@ macro_rules! file {
 pub const STEMS: &[(&str, &str)] = &[
     file!("compax", ".cu"),
     file!("compax2", ".cu"),
+    file!("flow", ".cu"),
     file!("hipes", ".cu"),
     file!("masc", ".cu"),
     file!("merge", ".cu"),

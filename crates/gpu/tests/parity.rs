@@ -126,6 +126,14 @@ fn assert_same(what: &str, got: &ColumnIndex, expected: &ColumnIndex) {
     assert!(got == expected, "{what}");
 }
 
+/// Whether an index would have gigabytes: bitsets of 8 KiB for many keys, say.
+fn is_huge(column: &[u16], codec: Codec) -> bool {
+    let Codec::Hipes(width) = codec else { return false };
+    let keys: std::collections::BTreeSet<u16> = column.iter().copied().collect();
+    let chunks = (column.len() >> width.get()) + 1;
+    keys.len().min(column.len()) * chunks * (1 << (width.get() - 3)) > 1 << 31
+}
+
 /// Builds each column in each codec on the device and on the CPU, and compares.
 fn check(columns: &[(String, Vec<u16>)], codecs: &[Codec]) -> usize {
     let mut gpu = GpuBuilder::new(device());
@@ -137,6 +145,10 @@ fn check(columns: &[(String, Vec<u16>)], codecs: &[Codec]) -> usize {
         let all: Vec<_> = sources
             .iter()
             .flat_map(|&digits| codecs.iter().map(move |&codec| (digits, codec)))
+            .filter(|&(digits, codec)| match digits {
+                Digits::Shorts(digits) => !is_huge(digits, codec),
+                Digits::Bytes(_) => true,
+            })
             .collect();
         let mut at = 0;
         gpu.build_each::<BuildError>(&all, |index| {
@@ -170,7 +182,10 @@ fn columns_of_every_kind() {
 fn small_columns() {
     let mut all = Vec::new();
     for rows in [0, 1, 2, 30, 31, 32, 62, 63, 1_000] {
-        all.extend(columns(rows));
+        let kinds = columns(rows);
+        // Each kind in some sizes on the CPU, where a launch takes a while, and in all on a GPU.
+        let picked = kinds.into_iter().enumerate();
+        all.extend(picked.filter(|(kind, _)| on_gpu() || (kind + rows) % 4 == 0).map(|(_, c)| c));
     }
     println!("{} small columns, all equal", check(&all, &forms()));
 }

@@ -334,6 +334,17 @@ fn lanes_that_all_come_are_not_reported() {
 }
 
 #[test]
+fn threads_that_have_returned_do_not_count_at_a_barrier() {
+    for seed in 0..SEEDS {
+        let bench = Bench::new(seed);
+        let to = bench.zeros(400);
+        let args = [to.address().into(), 100u32.into()];
+        bench.launch("barrier_after_return", 1, 256, 0, &args).unwrap();
+        assert!(bench.read(&to).into_iter().eq((0..100).rev()), "seed {seed}");
+    }
+}
+
+#[test]
 fn a_write_outside_of_an_allocation_is_reported() {
     let bench = Bench::new(1);
     let (_before, to, _behind) = (bench.zeros(400), bench.zeros(400), bench.zeros(400));
@@ -396,8 +407,9 @@ fn what_cuda_does_not_define_is_reported() {
     ] {
         bench.launch(kernel, 1, 32, 0, &[to.address().into(), Arg::Narrow(by)]).unwrap();
     }
-    let cases: [(&'static str, &[u32], &str); 9] = [
-        ("write_behind_array", &[65536], "writes 4 bytes at"),
+    let cases: [(&'static str, &[u32], &str); 10] = [
+        ("write_behind_array", &[1 << 28], "writes 4 bytes at"),
+        ("write_variable", &[], "writes 4 bytes at"),
         ("atomic_not_aligned", &[2], "an address that is not aligned (faults.cu:"),
         ("not_aligned", &[6], "an address that is not aligned (faults.cu:"),
         ("index_outside", &[63], ": an index outside of its array (faults.cu:"),

@@ -8,10 +8,12 @@ use anyhow::ensure;
 use tapdex_engine::archive::{
     Archive, ArchiveError, CodecChoice, FileReport, Ingest, Input, Order, Progress as Done,
 };
+use tapdex_gpu::flow::SegmentIndexer;
 
 use super::ask::DEFAULT_ARCHIVE;
+use super::device::DeviceArg;
 use super::progress::Progress;
-use super::{Incomplete, Interrupted, chain, note};
+use super::{Incomplete, Interrupted, chain, counted, note};
 
 /// Take captures into an archive, so that they can be searched.
 ///
@@ -34,6 +36,10 @@ use super::{Incomplete, Interrupted, chain, note};
 /// smaller and searches faster; with --order arrival they lie as they came. With --codec auto a
 /// column is in Roaring, which is searched fastest, or in another codec that makes it smaller by
 /// three tenths or more. Both are kept in archive.toml for the next time.
+///
+/// With --device cuda the GPU sorts the flows of a segment and builds its columns; with auto it
+/// does so if there is one. The index is the same, byte for byte. Should the GPU fail, the CPU goes
+/// on. With --order arrival it is the CPU in any case.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -56,6 +62,8 @@ pub(crate) struct Args {
     /// Codec of the bitmaps: auto, or one of those that tapdex codec list shows; hipes:W sets w.
     #[arg(long, value_parser = parse_codec)]
     codec: Option<CodecChoice>,
+    #[command(flatten)]
+    device: DeviceArg,
     /// Threads; 0 is one for each core.
     #[arg(short = 'j', long, value_name = "N", default_value = "0")]
     threads: usize,
@@ -93,7 +101,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         OrderArg::Flow => Order::Flow,
         OrderArg::Arrival => Order::Arrival,
     });
+    let device = args.device.open()?;
     let archive = Archive::create(&args.output, order, args.codec)?;
+    let indexer = (archive.settings().order == Order::Flow)
+        .then(|| device.opened().map(|device| Mutex::new(SegmentIndexer::new(device))))
+        .flatten();
     let inputs: Vec<Input> = args
         .files
         .iter()
@@ -117,7 +129,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             line.show(|elapsed| text(&done, elapsed.as_secs_f64()));
         }
     };
-    let ingest = Ingest::new(&archive).threads(args.threads).force(args.force);
+    let mut ingest = Ingest::new(&archive).threads(args.threads).force(args.force);
+    if let Some(indexer) = &indexer {
+        ingest = ingest.device(indexer);
+    }
     let result = ingest.stop(&STOP).progress(&show).run(&inputs);
     let seconds = line.lock().map_or(0.0, |line| line.elapsed().as_secs_f64());
     drop(line);
@@ -128,6 +143,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         result => result?,
     };
+    if let Some(trouble) = &report.device.trouble {
+        let segments = counted(report.device.segments_on_cpu, "segment");
+        note(&format!("the device failed, {segments} indexed on the CPU instead: {trouble}"));
+    }
     // Of a single capture its own error tells most; of several, the others are indexed.
     if let [file] = report.files.as_mut_slice()
         && let Some(error) = file.error.take()
@@ -148,7 +167,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     if !args.quiet {
-        note(&summary(&report.files, &args.output, seconds));
+        let used = match archive.settings().order {
+            Order::Flow => device.shown(),
+            Order::Arrival => device.shown_unused("order arrival"),
+        };
+        note(&format!("{}{used}", summary(&report.files, &args.output, seconds)));
     }
     match wrong {
         0 => Ok(()),

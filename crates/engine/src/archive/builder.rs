@@ -1,12 +1,14 @@
 //! From packets to the index file of a segment.
 
+mod on_device;
+
 use std::ops::Range;
 use std::path::Path;
 
 use tapdex_bitmap::Codec;
 
 use super::fields::{self, FIELDS, FieldPlace, Narrow, Place, Wide, length_class};
-use super::flows::Flows;
+use super::flows::{FlowTable, Flows, WideFlows};
 use super::note::Note;
 use super::{CodecChoice, Order};
 use crate::capture::Record;
@@ -17,6 +19,9 @@ use crate::index::{
 };
 use crate::packet::{self, Headers};
 use crate::storage::Storage;
+
+pub use on_device::DeviceReport;
+pub(super) use on_device::SharedDevice;
 
 /// Packets whose flows are looked up together, so that the reads wait for memory at the same time:
 /// those of a mark.
@@ -204,7 +209,8 @@ impl SegmentBuilder {
         note.time_max = self.marks.iter().map(|mark| mark.time_max).max().unwrap_or(0);
     }
 
-    /// Writes the index of the packets; returns how many bytes it has.
+    /// Writes the index of the packets; returns how many bytes it has. Rows in order of their flows
+    /// are sorted and indexed by the device, if there is one.
     pub(super) fn write(
         &mut self,
         storage: &dyn Storage,
@@ -212,12 +218,16 @@ impl SegmentBuilder {
         order: Order,
         codec: CodecChoice,
         note: &Note,
+        device: &SharedDevice<'_>,
     ) -> Result<u64, IndexError> {
         self.settle();
-        let fields = self.fields_used();
+        let target = Target { storage, path, fields: &self.fields_used(), codec, note };
         match order {
-            Order::Flow => self.write_by_flow(storage, path, &fields, codec, note),
-            Order::Arrival => self.write_by_arrival(storage, path, &fields, codec, note),
+            Order::Flow => match self.write_on_device(&target, device) {
+                Some(written) => written,
+                None => self.write_by_flow(&target),
+            },
+            Order::Arrival => self.write_by_arrival(&target),
         }
     }
 
@@ -237,14 +247,7 @@ impl SegmentBuilder {
         FIELDS.into_iter().filter(is_used).collect()
     }
 
-    fn write_by_flow(
-        &mut self,
-        storage: &dyn Storage,
-        path: &Path,
-        fields: &[FieldPlace],
-        codec: CodecChoice,
-        note: &Note,
-    ) -> Result<u64, IndexError> {
+    fn write_by_flow(&mut self, target: &Target<'_>) -> Result<u64, IndexError> {
         let rows = rows32(self.records());
         let table = self.flows.sorted();
         // Where the rows of each flow start, by the flow's place in the order and by its number.
@@ -276,23 +279,19 @@ impl SegmentBuilder {
         classes.clear();
         classes.extend(scattered.iter().map(|word| word.to_le_bytes()[0]));
         let wide = table.wide_flows(&starts);
-        let (sample, wide_sample) = (Sample::new(&starts, rows), Sample::new(&wide.starts, rows));
-        let schema = schema(fields, codec, &mut |field, place| match place {
-            Place::TcpFlags => choose(runs, flags.iter().map(|&flag| flag.into())),
-            Place::LengthClass => choose(runs, classes.iter().map(|&class| class.into())),
-            Place::Narrow(word, shift) => {
-                let flows = sample.flows.clone();
-                table.narrow_digits(flows, (word, shift), field.width, digits);
-                runs.choose(digits, &sample.starts, sample.rows)
-            }
-            Place::Wide(word, shift) => {
-                let numbers = &wide.numbers[wide_sample.flows.clone()];
-                table.wide_digits(numbers, (word, shift), field.width, digits);
-                runs.choose(digits, &wide_sample.starts, wide_sample.rows)
-            }
-        })?;
-        let mut writer = IndexWriter::create(storage, path, rows, schema.clone())?;
-        for ((width, place), spec) in places(fields).zip(schema.columns()) {
+        let narrow = Sample::new(&starts, rows);
+        let sample = FlowSample {
+            flows: narrow.flows.clone(),
+            narrow,
+            table: &table,
+            wide: Sample::new(&wide.starts, rows),
+            wide_flows: &wide,
+            flags,
+            classes,
+        };
+        let schema = sample.schema(target, runs, digits)?;
+        let mut writer = target.create(rows, schema.clone())?;
+        for ((width, place), spec) in places(target.fields).zip(schema.columns()) {
             match place {
                 Place::TcpFlags => by_row.build(Digits::Bytes(flags), spec.codec, column)?,
                 Place::LengthClass => by_row.build(Digits::Bytes(classes), spec.codec, column)?,
@@ -309,24 +308,15 @@ impl SegmentBuilder {
             writer.column(column)?;
         }
         writer.row_map(row_map)?;
-        writer.marks(&self.marks)?;
-        writer.note(note.to_text().as_bytes())?;
-        writer.finish()
+        target.finish(writer, &self.marks)
     }
 
-    fn write_by_arrival(
-        &mut self,
-        storage: &dyn Storage,
-        path: &Path,
-        fields: &[FieldPlace],
-        codec: CodecChoice,
-        note: &Note,
-    ) -> Result<u64, IndexError> {
+    fn write_by_arrival(&mut self, target: &Target<'_>) -> Result<u64, IndexError> {
         let rows = rows32(self.records());
         let Self { flows, runs, rows: by_row, column, digits: by_flow, flow_of, .. } = self;
         let table = flows.unsorted();
         let mut spread = Spread::default();
-        let schema = schema(fields, codec, &mut |field, place| match place {
+        let schema = schema(target, &mut |field, place| match place {
             Place::TcpFlags => choose(runs, self.flags.iter().map(|&flag| flag.into())),
             Place::LengthClass => choose(runs, self.classes.iter().map(|&class| class.into())),
             Place::Narrow(..) | Place::Wide(..) => {
@@ -334,8 +324,8 @@ impl SegmentBuilder {
                 choose(runs, flow_of.iter().map(|&flow| by_flow[flow as usize]))
             }
         })?;
-        let mut writer = IndexWriter::create(storage, path, rows, schema.clone())?;
-        for ((width, place), spec) in places(fields).zip(schema.columns()) {
+        let mut writer = target.create(rows, schema.clone())?;
+        for ((width, place), spec) in places(target.fields).zip(schema.columns()) {
             let digits = match place {
                 Place::TcpFlags => Digits::Bytes(&self.flags),
                 Place::LengthClass => Digits::Bytes(&self.classes),
@@ -347,8 +337,28 @@ impl SegmentBuilder {
             by_row.build(digits, spec.codec, column)?;
             writer.column(column)?;
         }
-        writer.marks(&self.marks)?;
-        writer.note(note.to_text().as_bytes())?;
+        target.finish(writer, &self.marks)
+    }
+}
+
+/// What is written, and where to.
+struct Target<'a> {
+    storage: &'a dyn Storage,
+    path: &'a Path,
+    fields: &'a [FieldPlace],
+    codec: CodecChoice,
+    note: &'a Note,
+}
+
+impl<'a> Target<'a> {
+    fn create(&self, rows: u32, schema: Schema) -> Result<IndexWriter<'a>, IndexError> {
+        IndexWriter::create(self.storage, self.path, rows, schema)
+    }
+
+    /// Writes what follows the columns.
+    fn finish(&self, mut writer: IndexWriter<'_>, marks: &[Mark]) -> Result<u64, IndexError> {
+        writer.marks(marks)?;
+        writer.note(self.note.to_text().as_bytes())?;
         writer.finish()
     }
 }
@@ -388,17 +398,16 @@ fn places(fields: &[FieldPlace]) -> impl Iterator<Item = (Width, Place)> {
     fields.iter().flat_map(|field| field.digits.iter().map(|&place| (field.width, place)))
 }
 
-/// The schema of some fields; `auto` is asked for the codec of a column where it is to be chosen.
+/// The schema of an index; `auto` is asked for the codec of a column where it is to be chosen.
 fn schema(
-    fields: &[FieldPlace],
-    codec: CodecChoice,
+    target: &Target<'_>,
     auto: &mut dyn FnMut(&FieldPlace, Place) -> Result<Codec, BuildError>,
 ) -> Result<Schema, BuildError> {
-    let mut schema = Schema { fields: Vec::with_capacity(fields.len()) };
-    for field in fields {
+    let mut schema = Schema { fields: Vec::with_capacity(target.fields.len()) };
+    for field in target.fields {
         let mut columns = Vec::with_capacity(field.digits.len());
         for &place in field.digits {
-            let codec = match codec {
+            let codec = match target.codec {
                 CodecChoice::Fixed(codec) => codec,
                 CodecChoice::Auto => auto(field, place)?,
             };
@@ -428,6 +437,43 @@ impl Sample {
         let rows = starts.get(end).copied().unwrap_or(rows) - base;
         let starts = starts[first..end].iter().map(|start| start - base).collect();
         Self { flows: first..end, starts, rows }
+    }
+}
+
+/// What the codecs are chosen by where rows are in the order of their flows.
+struct FlowSample<'a> {
+    /// Has the flows that are looked at, and perhaps others; here.
+    table: &'a FlowTable,
+    flows: Range<usize>,
+    narrow: Sample,
+    wide_flows: &'a WideFlows,
+    wide: Sample,
+    /// Of all rows, or of the first [`SAMPLE_ROWS`].
+    flags: &'a [u8],
+    classes: &'a [u8],
+}
+
+impl FlowSample<'_> {
+    fn schema(
+        &self,
+        target: &Target<'_>,
+        runs: &mut RunBuilder,
+        digits: &mut Vec<u16>,
+    ) -> Result<Schema, BuildError> {
+        schema(target, &mut |field, place| match place {
+            Place::TcpFlags => choose(runs, self.flags.iter().map(|&flag| flag.into())),
+            Place::LengthClass => choose(runs, self.classes.iter().map(|&class| class.into())),
+            Place::Narrow(word, shift) => {
+                let flows = self.flows.clone();
+                self.table.narrow_digits(flows, (word, shift), field.width, digits);
+                runs.choose(digits, &self.narrow.starts, self.narrow.rows)
+            }
+            Place::Wide(word, shift) => {
+                let numbers = &self.wide_flows.numbers[self.wide.flows.clone()];
+                self.table.wide_digits(numbers, (word, shift), field.width, digits);
+                runs.choose(digits, &self.wide.starts, self.wide.rows)
+            }
+        })
     }
 }
 

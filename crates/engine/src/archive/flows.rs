@@ -177,22 +177,11 @@ impl Flows {
     /// The flows in the order of their keys: such that as many neighbours as can be have as many
     /// digits as can be in common.
     pub(super) fn sorted(&self) -> FlowTable {
-        // Wide parts by their place among each other, so that near addresses are near.
-        let wide = self.wide.keys();
-        let mut wide_order: Vec<u32> = (0..).take(wide.len()).collect();
-        wide_order.sort_unstable_by_key(|&i| &wide[i as usize]);
-        let mut ranks = vec![0_u64; wide.len() + 1];
-        for (rank, &i) in (1..).zip(&wide_order) {
-            ranks[i as usize + 1] = rank;
-        }
+        let (wide_order, ranks) = self.wide_ranks();
         let narrow = self.narrow.keys();
         let mut keys: Vec<([u64; 3], u32)> = (0..)
             .zip(narrow)
-            .map(|(flow, key)| {
-                let rank = ranks[wide_number(key)];
-                let ports = key[WIDE_WORD] & !(!0 << WIDE_SHIFT);
-                ([key[0], key[1], rank << WIDE_SHIFT | ports], flow)
-            })
+            .map(|(flow, key)| ([key[0], key[1], ranked(key, &ranks)], flow))
             .collect();
         keys.sort_unstable_by(|a, b| {
             let rest = |flow: u32| &narrow[flow as usize][3..];
@@ -204,8 +193,32 @@ impl Flows {
             table.push(&[key[0], key[1], key[2], rest[3], rest[4], rest[5]]);
             table.order.push(flow);
         }
-        table.set_wide(wide_order.iter().map(|&i| &wide[i as usize]));
+        table.set_wide(wide_order.iter().map(|&i| &self.wide.keys()[i as usize]));
         table
+    }
+
+    /// The keys that [`sorted`](Self::sorted) goes by, for another to sort by.
+    pub(super) fn sort_keys(&self) -> SortKeys<'_> {
+        let (wide_order, ranks) = self.wide_ranks();
+        let narrow = self.narrow.keys();
+        let words = std::array::from_fn(|word| match word {
+            WIDE_WORD => narrow.iter().map(|key| ranked(key, &ranks)).collect(),
+            _ => narrow.iter().map(|key| key[word]).collect(),
+        });
+        SortKeys { words, wide: self.wide.keys(), wide_order }
+    }
+
+    /// The wide parts by their place among each other, so that near addresses are near; and the
+    /// place, from 1, of the part of each number.
+    fn wide_ranks(&self) -> (Vec<u32>, Vec<u64>) {
+        let wide = self.wide.keys();
+        let mut wide_order: Vec<u32> = (0..).take(wide.len()).collect();
+        wide_order.sort_unstable_by_key(|&i| &wide[i as usize]);
+        let mut ranks = vec![0_u64; wide.len() + 1];
+        for (rank, &i) in (1..).zip(&wide_order) {
+            ranks[i as usize + 1] = rank;
+        }
+        (wide_order, ranks)
     }
 
     /// The flows in the order in which they came.
@@ -234,6 +247,45 @@ impl Flows {
 /// The number of a flow's wide part, from 1; 0 if it has none.
 fn wide_number(key: &Narrow) -> usize {
     usize::try_from(key[WIDE_WORD] >> WIDE_SHIFT).unwrap_or(0)
+}
+
+/// The word with the number of a flow's wide part, that in place of its number.
+fn ranked(key: &Narrow, ranks: &[u64]) -> u64 {
+    let ports = key[WIDE_WORD] & !(!0 << WIDE_SHIFT);
+    ranks[wide_number(key)] << WIDE_SHIFT | ports
+}
+
+/// What flows are sorted by, word by word.
+#[derive(Debug)]
+pub(super) struct SortKeys<'a> {
+    words: [Vec<u64>; 6],
+    wide: &'a [Wide],
+    wide_order: Vec<u32>,
+}
+
+impl SortKeys<'_> {
+    pub(super) fn words(&self) -> [&[u64]; 6] {
+        self.words.each_ref().map(Vec::as_slice)
+    }
+
+    /// Some of the flows, as [`Flows::sorted`] has them.
+    pub(super) fn table(&self, flows: &[u32]) -> FlowTable {
+        let mut table = FlowTable::with_capacity(flows.len());
+        table.order.extend_from_slice(flows);
+        for (target, words) in table.narrow.iter_mut().zip(&self.words) {
+            target.extend(flows.iter().map(|&flow| words[flow as usize]));
+        }
+        table.set_wide(self.wide_order.iter().map(|&i| &self.wide[i as usize]));
+        table
+    }
+
+    /// What [`FlowTable::wide_flows`] tells, for all flows in the order that is given.
+    pub(super) fn wide_flows(&self, order: &[u32], starts: &[u32]) -> WideFlows {
+        // Without any wide part all flows are taken as one: the first tells as much.
+        let order = if self.wide.is_empty() { &order[..order.len().min(1)] } else { order };
+        let words = &self.words[WIDE_WORD];
+        wide_flows(order.iter().map(|&flow| words[flow as usize]), starts)
+    }
 }
 
 /// The flows of a segment in some order, word by word: a column reads one word of each.
@@ -269,15 +321,7 @@ impl FlowTable {
     /// The flows that wide digits are to be told for, and where their rows start, if those of all
     /// flows start at `starts`: flows without a wide part that follow each other are taken as one.
     pub(super) fn wide_flows(&self, starts: &[u32]) -> WideFlows {
-        let mut flows = WideFlows { numbers: Vec::new(), starts: Vec::new() };
-        for (&key, &start) in self.narrow[WIDE_WORD].iter().zip(starts) {
-            let number = low_half(key >> WIDE_SHIFT);
-            if number != 0 || flows.numbers.last() != Some(&0) {
-                flows.numbers.push(number);
-                flows.starts.push(start);
-            }
-        }
-        flows
+        wide_flows(self.narrow[WIDE_WORD].iter().copied(), starts)
     }
 
     /// A digit of each flow of a range: of narrow parts.
@@ -318,6 +362,19 @@ impl FlowTable {
             Place::TcpFlags | Place::LengthClass => target.clear(),
         }
     }
+}
+
+/// As [`FlowTable::wide_flows`], by the words with the numbers of wide parts.
+fn wide_flows(words: impl Iterator<Item = u64>, starts: &[u32]) -> WideFlows {
+    let mut flows = WideFlows { numbers: Vec::new(), starts: Vec::new() };
+    for (word, &start) in words.zip(starts) {
+        let number = low_half(word >> WIDE_SHIFT);
+        if number != 0 || flows.numbers.last() != Some(&0) {
+            flows.numbers.push(number);
+            flows.starts.push(start);
+        }
+    }
+    flows
 }
 
 /// The flows that wide digits are told for.

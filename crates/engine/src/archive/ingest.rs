@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
-use super::builder::{Limits, RECORDS_MAX, SegmentBuilder};
+use super::builder::{DeviceReport, Limits, RECORDS_MAX, SegmentBuilder, SharedDevice};
+use super::device::SegmentDevice;
 use super::note::{Note, Source};
 use super::segment::ends_sum;
 use super::{Archive, ArchiveError, Settings};
@@ -61,6 +62,8 @@ pub struct FileReport {
 pub struct IngestReport {
     /// Each of them, in the order in which they were given.
     pub files: Vec<FileReport>,
+    /// What the device did, if there was one.
+    pub device: DeviceReport,
 }
 
 /// Takes captures into an archive.
@@ -71,6 +74,7 @@ pub struct Ingest<'a> {
     force: bool,
     stop: Option<&'a AtomicBool>,
     progress: Option<&'a (dyn Fn(Progress) + Sync)>,
+    device: Option<&'a Mutex<dyn SegmentDevice>>,
 }
 
 impl std::fmt::Debug for Ingest<'_> {
@@ -119,6 +123,7 @@ type Known = BTreeMap<PathBuf, Vec<(PathBuf, Note)>>;
 /// What the threads share.
 struct Shared<'a> {
     inputs: &'a [Input],
+    device: SharedDevice<'a>,
     queue: Mutex<Queue>,
     changed: Condvar,
     reports: Mutex<Vec<FileReport>>,
@@ -158,7 +163,7 @@ impl Drop for Running<'_, '_> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -173,6 +178,7 @@ impl<'a> Ingest<'a> {
             force: false,
             stop: None,
             progress: None,
+            device: None,
         }
     }
 
@@ -213,11 +219,21 @@ impl<'a> Ingest<'a> {
         self
     }
 
+    /// Has segments in flow order sorted and indexed by a device, one at a time; those in order of
+    /// arrival are not for it. What the device cannot do is done here instead. The indexes are the
+    /// same, byte for byte.
+    #[must_use]
+    pub fn device(mut self, device: &'a Mutex<dyn SegmentDevice>) -> Self {
+        self.device = Some(device);
+        self
+    }
+
     /// Takes the captures in. What is wrong with one of them is in its report, and the others go
     /// on; an error is what concerns all of them.
     pub fn run(&self, inputs: &[Input]) -> Result<IngestReport, ArchiveError> {
         let shared = Shared {
             inputs,
+            device: SharedDevice::new(self.device),
             queue: Mutex::new(Queue {
                 jobs: (0..inputs.len()).map(|input| Job { input, state: None }).collect(),
                 running: 0,
@@ -245,7 +261,7 @@ impl<'a> Ingest<'a> {
             return Err(ArchiveError::Interrupted);
         }
         let files = shared.reports.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(IngestReport { files })
+        Ok(IngestReport { files, device: shared.device.report() })
     }
 
     /// When a segment is closed.
@@ -351,7 +367,7 @@ impl<'a> Ingest<'a> {
         running.end(next);
         let Settings { order, codec } = self.archive.settings();
         let index_bytes = builder
-            .write(&Disk, &index_path, order, codec, &note)
+            .write(&Disk, &index_path, order, codec, &note, &shared.device)
             .map_err(ArchiveError::index(&index_path))?;
         if source.last {
             self.remove_parts_after(&packets, source.part)?;

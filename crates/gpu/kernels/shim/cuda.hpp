@@ -7,7 +7,7 @@
 #define __device__
 #define __host__
 #define __constant__
-#define __shared__ static __attribute__((used, section("shim_shared")))
+#define __shared__ static thread_local __attribute__((used))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))

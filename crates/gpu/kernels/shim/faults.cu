@@ -77,19 +77,19 @@ KERNEL bits(const u32 *in, u64 *out) {
     out[i++] = four.x + four.w + sizeof(uint4) + alignof(uint4) + alignof(ushort2);
 }
 
-// A sum of a block's threads; `barrier` is what the fault leaves out.
-DEVICE void reduce(const u32 *in, u32 *out, bool barrier) {
+// A sum of a block's threads; the barrier is what the fault leaves out.
+template <bool BARRIER> DEVICE void reduce(const u32 *in, u32 *out) {
     __shared__ u32 room[256];
     room[threadIdx.x] = in[blockIdx.x * blockDim.x + threadIdx.x];
     for (u32 step = blockDim.x / 2; step; step /= 2) {
-        if (barrier) __syncthreads();
+        if (BARRIER) __syncthreads();
         if (threadIdx.x < step) room[threadIdx.x] += room[threadIdx.x + step];
     }
     __syncthreads();
     if (threadIdx.x == 0) out[blockIdx.x] = room[0];
 }
-KERNEL reduce_right(const u32 *in, u32 *out) { reduce(in, out, true); }
-KERNEL reduce_without_barrier(const u32 *in, u32 *out) { reduce(in, out, false); }
+KERNEL reduce_right(const u32 *in, u32 *out) { reduce<true>(in, out); }
+KERNEL reduce_without_barrier(const u32 *in, u32 *out) { reduce<false>(in, out); }
 
 // Fault: what a warp wrote is read by its other lanes without a word between them.
 KERNEL warp_without_sync(u32 *out) {
@@ -103,6 +103,15 @@ KERNEL warp_without_sync(u32 *out) {
 // Fault: threads count in the same place, and do not know of each other.
 KERNEL count_without_atomic(u32 *out, u32 times) {
     for (u32 i = 0; i < times; i++) out[lane_id() & 1]++;
+}
+
+// Right: those that have returned need not come to a barrier.
+KERNEL barrier_after_return(u32 *out, u32 stay) {
+    __shared__ u32 room[256];
+    room[threadIdx.x] = threadIdx.x;
+    if (threadIdx.x >= stay) return;
+    __syncthreads();
+    out[threadIdx.x] = room[stay - 1 - threadIdx.x];
 }
 
 // Right: the first warp waits until the others, and the other lanes, have said something.
@@ -175,9 +184,17 @@ KERNEL write_behind_array(u32 *out, u32 far) {
     out[threadIdx.x] = room[31 - lane_id()];
 }
 
+// Fault: a variable that all launches share.
+static __device__ u32 stray[32];
+KERNEL write_variable(u32 *out) {
+    stray[lane_id()] = out[0];
+    __syncwarp();
+    out[threadIdx.x] = stray[31 - lane_id()];
+}
+
 // Fault: what is read was never written.
-KERNEL read_unwritten(u32 *out) {
-    __shared__ u32 room[32];
+template <class T> DEVICE void read_unwritten_of(T *out) {
+    __shared__ T room[32];
     SHARED_BYTES(bytes);
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;
     out[2 * at] = room[lane_id()];
@@ -186,6 +203,7 @@ KERNEL read_unwritten(u32 *out) {
     room[lane_id()] = 0;
     bytes[lane_id()] = 0;
 }
+KERNEL read_unwritten(u32 *out) { read_unwritten_of(out); }
 
 // Fault: blocks are numbered in the order in which they run.
 KERNEL block_order(u32 *next, u32 *out) {

@@ -14,6 +14,7 @@
 // been atomic; and where an address is not aligned, an array ends, or a shift is too far. The names
 // of what it calls are those of the compiler's sanitizers; their libraries are not used.
 
+#include <link.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -167,6 +168,7 @@ static u32 kernel_arg_count;
 static const Range *ranges;
 static size_t range_count;
 static Range range_last;
+static Range arrays;
 static u32 warp_count, ready, alive, arrived;
 static u64 launch_seed;
 static u32 random_state;
@@ -503,13 +505,29 @@ SHIM_OWN void run_block() {
         }
     }
     current = nullptr;
+    if (alive && !failed) {
+        say_start();
+        say("%u threads wait for nobody, which is a fault of the shim", alive);
+    }
 }
-// The arrays that kernels declare as shared stand in a section of their own.
-extern "C" char __start_shim_shared[] __attribute__((weak, visibility("hidden")));
-extern "C" char __stop_shim_shared[] __attribute__((weak, visibility("hidden")));
+// The arrays that kernels declare as shared are this library's variables of the thread, which
+// stand together, whatever function or template they are from. Nothing else does, but the mark,
+// which has the thread get them.
+static thread_local char arrays_mark __attribute__((used));
+SHIM_OWN int find_arrays(struct dl_phdr_info *info, size_t, void *) {
+    bool mine = false;
+    size_t len = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) &header = info->dlpi_phdr[i];
+        u64 offset = (u64)&position - info->dlpi_addr - header.p_vaddr;
+        if (header.p_type == PT_LOAD && offset < header.p_memsz) mine = true;
+        if (header.p_type == PT_TLS) len = header.p_memsz;
+    }
+    if (mine) arrays = Range{(u64)info->dlpi_tls_data, (u64)info->dlpi_tls_data + len};
+    return mine;
+}
 SHIM_OWN void spoil_arrays(int garbage) {
-    if (!__start_shim_shared) return;
-    memset(__start_shim_shared, garbage, (size_t)(__stop_shim_shared - __start_shim_shared));
+    memset((void *)arrays.start, garbage, arrays.end - arrays.start);
 }
 
 const size_t ZONE = 256;
@@ -583,6 +601,8 @@ SHIM_OWN const char *launch(const Kernel *table, size_t count, const char *name,
     ranges = known;
     range_count = known_count;
     range_last = Range{0, 0};
+    *(volatile char *)&arrays_mark = 0;
+    dl_iterate_phdr(find_arrays, nullptr);
     position = Position{{0, 0, 0}, {0, 0, 0}, {blocks, 1, 1}, {threads, 1, 1}};
     run_blocks(blocks, threads, shared, area);
     free(area);
@@ -652,7 +672,7 @@ extern "C" char _end[] __attribute__((visibility("hidden")));
 SHIM_OWN inline void check(const char *what, u64 at, size_t bytes, void *from) {
     if (inside(at, bytes, range_last.start, range_last.end)) return;
     if (inside(at, bytes, (u64)shared_bytes, (u64)shared_bytes + shared_len)) return;
-    if (inside(at, bytes, (u64)__start_shim_shared, (u64)__stop_shim_shared)) return;
+    if (inside(at, bytes, arrays.start, arrays.end)) return;
     u64 stack = (u64)current->stack;
     if (inside(at, bytes, stack, stack + STACK)) return;
     if (known(at, bytes)) return;

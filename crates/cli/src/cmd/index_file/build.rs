@@ -10,16 +10,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, bail, ensure};
 use tapdex_bitmap::Codec;
 use tapdex_bitmap::codec::hipes;
-use tapdex_engine::index::{Builder, ColumnSpec, CpuBuilder, Field, IndexWriter, Schema, Width};
+use tapdex_engine::index::{
+    Builder, ColumnSpec, CpuBuilder, Digits, Field, IndexWriter, Schema, Width,
+};
 use tapdex_engine::storage::{Disk, temporary_path};
+use tapdex_gpu::GpuBuilder;
 
 use super::field::{self, FieldArg};
 use super::store::{Column, Planes, Stored, Table};
 use super::{csv, raw, smallest};
 use crate::cmd::codec::form::parse_width;
 use crate::cmd::codec::{Choice, choice_parser};
+use crate::cmd::device::{DeviceArg, Used};
 use crate::cmd::progress::Progress;
-use crate::cmd::{interrupt, note, shown};
+use crate::cmd::{counted, interrupt, note, shown};
 
 /// Build the index file of a table.
 ///
@@ -50,6 +54,9 @@ use crate::cmd::{interrupt, note, shown};
 ///
 /// With --codec auto a column gets the codec in which the bitmaps of its first 2^20 rows have the
 /// fewest bytes. Hipes is not among the candidates; ask for it by name.
+///
+/// With --device cuda the GPU builds the columns; with auto it does so if there is one. The file is
+/// the same, byte for byte. Columns that the GPU cannot build are built by the CPU.
 ///
 /// The file has its name when it is complete and on the disk; until then, and after an error or
 /// Ctrl-C, a file that had the name before is as it was. Memory: BITS/8 bytes a row for each field
@@ -92,6 +99,8 @@ pub(super) struct Args {
     /// With hipes: chunks of 2^W rows, from 7 to 29; 16 if not given.
     #[arg(long, value_name = "W", value_parser = parse_width)]
     w: Option<hipes::Width>,
+    #[command(flatten)]
+    device: DeviceArg,
     /// Threads that build, up to 1024; 0 for one on each core.
     #[arg(
         long,
@@ -108,6 +117,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, stdin: &mut dyn Read) -> anyhow::Result<()> {
     args.check()?;
     args.check_output()?;
+    let device = args.device.open()?;
     let mut progress = Progress::new();
     interrupt::watch();
     let mut table = match args.is_raw() {
@@ -123,7 +133,7 @@ pub(super) fn run(args: &Args, stdin: &mut dyn Read) -> anyhow::Result<()> {
     });
     let schema = args.schema(&table, &mut progress);
     let (rows, fields) = (table.rows, table.fields.len());
-    let len_bytes = args.write(&table, schema, order.as_deref(), &mut progress)?;
+    let len_bytes = args.write(&table, schema, order.as_deref(), &device, &mut progress)?;
     let seconds = progress.elapsed().as_secs_f64();
     drop(progress);
     let a_row = match rows {
@@ -133,7 +143,8 @@ pub(super) fn run(args: &Args, stdin: &mut dyn Read) -> anyhow::Result<()> {
     let fields = if fields == 1 { "1 field".to_owned() } else { format!("{fields} fields") };
     let output = args.output.display();
     note(&format!(
-        "wrote {output}: {rows} rows, {fields}, {len_bytes} bytes, {a_row}{seconds:.2} s"
+        "wrote {output}: {rows} rows, {fields}, {len_bytes} bytes, {a_row}{seconds:.2} s{}",
+        device.shown()
     ));
     Ok(())
 }
@@ -334,6 +345,7 @@ impl Args {
         table: &Table,
         schema: Schema,
         order: Option<&[u32]>,
+        device: &Used,
         progress: &mut Progress,
     ) -> anyhow::Result<u64> {
         let specs: Vec<ColumnSpec> = schema.columns().collect();
@@ -342,16 +354,22 @@ impl Args {
         let columns = table.fields.iter().flat_map(|field| &field.columns);
         let columns: Vec<_> =
             columns.zip(&specs).map(|(column, spec)| (column.digits(), spec.codec)).collect();
-        let mut built = 0;
-        CpuBuilder::new(self.threads()).build_each(&columns, |index| {
-            writer.column(index)?;
-            built += 1;
-            progress.show(|elapsed| {
-                let seconds = elapsed.as_secs_f64();
-                format!("{built} of {} columns built, {seconds:.1} s", columns.len())
-            });
-            anyhow::Ok(())
-        })?;
+        match device.opened() {
+            None => {
+                let mut builder = CpuBuilder::new(self.threads());
+                write_columns(&mut builder, &columns, &mut writer, progress)?;
+            }
+            Some(device) => {
+                let mut builder = GpuBuilder::new(device);
+                write_columns(&mut builder, &columns, &mut writer, progress)?;
+                if let Some(trouble) = builder.trouble() {
+                    let built = counted(builder.built().cpu, "column");
+                    note(&format!(
+                        "the device failed, {built} built on the CPU instead: {trouble}"
+                    ));
+                }
+            }
+        }
         if let Some(records) = order {
             writer.row_map(records)?;
         }
@@ -361,6 +379,25 @@ impl Args {
         progress.show(|_| "waiting for the disk".to_owned());
         Ok(writer.finish()?)
     }
+}
+
+/// Builds columns and writes them.
+fn write_columns(
+    builder: &mut impl Builder,
+    columns: &[(Digits<'_>, Codec)],
+    writer: &mut IndexWriter<'_>,
+    progress: &mut Progress,
+) -> anyhow::Result<()> {
+    let mut built = 0;
+    builder.build_each(columns, |index| {
+        writer.column(index)?;
+        built += 1;
+        progress.show(|elapsed| {
+            let seconds = elapsed.as_secs_f64();
+            format!("{built} of {} columns built, {seconds:.1} s", columns.len())
+        });
+        Ok(())
+    })
 }
 
 /// What `work` makes of each item, in order, on so many threads.

@@ -1,0 +1,182 @@
+//! The index step of a segment on a device, and what becomes of it where that fails.
+
+use std::sync::Mutex;
+
+use super::{FlowSample, SAMPLE_ROWS, Sample, SegmentBuilder, Target, places, rows32};
+use crate::archive::device::{
+    SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
+};
+use crate::archive::fields::Place;
+use crate::archive::ingest::lock;
+use crate::error::IndexError;
+
+/// Failures, one after the other, after which the device is not asked again.
+const FAILURES_MAX: u32 = 3;
+
+/// What a device did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceReport {
+    /// Segments that it indexed.
+    pub segments: u64,
+    /// Segments that were indexed on the CPU because it could not.
+    pub segments_on_cpu: u64,
+    /// What went wrong last, if anything did.
+    pub trouble: Option<String>,
+}
+
+/// A device that threads share, if there is one.
+#[derive(Debug)]
+pub(in crate::archive) struct SharedDevice<'a> {
+    device: Option<&'a Mutex<dyn SegmentDevice>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    report: DeviceReport,
+    failures_in_a_row: u32,
+}
+
+impl<'a> SharedDevice<'a> {
+    pub(in crate::archive) fn new(device: Option<&'a Mutex<dyn SegmentDevice>>) -> Self {
+        Self { device, state: Mutex::default() }
+    }
+
+    /// What it did so far.
+    pub(in crate::archive) fn report(&self) -> DeviceReport {
+        lock(&self.state).report.clone()
+    }
+
+    fn done(&self) {
+        let mut state = lock(&self.state);
+        state.report.segments += 1;
+        state.failures_in_a_row = 0;
+    }
+
+    fn failed(&self, trouble: Option<String>) {
+        let mut state = lock(&self.state);
+        state.report.segments_on_cpu += 1;
+        if trouble.is_some() {
+            state.failures_in_a_row += 1;
+            state.report.trouble = trouble;
+        }
+    }
+}
+
+impl SegmentBuilder {
+    /// Writes the index with the help of the device; `None` if that is to be done without it.
+    pub(super) fn write_on_device(
+        &mut self,
+        target: &Target<'_>,
+        shared: &SharedDevice<'_>,
+    ) -> Option<Result<u64, IndexError>> {
+        let device = shared.device?;
+        if self.records() == 0 {
+            return None;
+        }
+        if lock(&shared.state).failures_in_a_row >= FAILURES_MAX {
+            shared.failed(None);
+            return None;
+        }
+        let trouble = match self.try_on_device(target, device) {
+            Ok(bytes) => {
+                shared.done();
+                return Some(Ok(bytes));
+            }
+            Err(SegmentFailed::Device(trouble)) => trouble,
+            // What the device handed over cannot be an index.
+            Err(SegmentFailed::Index(
+                error @ (IndexError::BadInput { .. } | IndexError::Build(_)),
+            )) => error.to_string(),
+            Err(SegmentFailed::Index(error)) => return Some(Err(error)),
+        };
+        shared.failed(Some(trouble));
+        None
+    }
+
+    fn try_on_device(
+        &mut self,
+        target: &Target<'_>,
+        device: &Mutex<dyn SegmentDevice>,
+    ) -> Result<u64, SegmentFailed> {
+        let rows = rows32(self.records());
+        let keys = self.flows.sort_keys();
+        let segment = SegmentKeys {
+            words: keys.words(),
+            flow_of: &self.flow_of,
+            flags: &self.flags,
+            classes: &self.classes,
+        };
+        // Until the columns are there: they are those of the segment that was sorted last.
+        let mut device = lock(device);
+        let order = device.sort(&segment)?;
+        check(&order, self.flows.len(), rows)?;
+        let Self { runs, digits, row_flags: flags, row_classes: classes, .. } = self;
+        let first_rows = &order.records[..order.records.len().min(SAMPLE_ROWS)];
+        let in_order = |column: &[u8], target: &mut Vec<u8>| {
+            target.clear();
+            target.extend(first_rows.iter().map(|&record| column[record as usize]));
+        };
+        in_order(&self.flags, flags);
+        in_order(&self.classes, classes);
+        let narrow = Sample::new(&order.starts, rows);
+        let wide = keys.wide_flows(&order.flows, &order.starts);
+        let table = keys.table(&order.flows[narrow.flows.clone()]);
+        let sample = FlowSample {
+            flows: 0..table.order.len(),
+            narrow,
+            table: &table,
+            wide: Sample::new(&wide.starts, rows),
+            wide_flows: &wide,
+            flags,
+            classes,
+        };
+        let schema = sample.schema(target, runs, digits).map_err(IndexError::from)?;
+        // What few flows have is not with the device.
+        let wide_digits: Vec<Vec<u16>> = places(target.fields)
+            .map(|(width, place)| {
+                let mut digits = Vec::new();
+                if let Place::Wide(word, shift) = place {
+                    table.wide_digits(&wide.numbers, (word, shift), width, &mut digits);
+                }
+                digits
+            })
+            .collect();
+        let columns: Vec<_> = places(target.fields)
+            .zip(&wide_digits)
+            .zip(schema.columns())
+            .map(|(((width, place), digits), spec)| {
+                let column = match place {
+                    Place::TcpFlags => SegmentColumn::Flags,
+                    Place::LengthClass => SegmentColumn::Classes,
+                    Place::Narrow(word, shift) => SegmentColumn::Key { word, shift, width },
+                    Place::Wide(..) => SegmentColumn::Runs(digits, &wide.starts),
+                };
+                (column, spec.codec)
+            })
+            .collect();
+        let mut writer = target.create(rows, schema)?;
+        device.columns(&columns, &mut |index| writer.column(index))?;
+        drop(device);
+        writer.row_map(&order.records)?;
+        Ok(target.finish(writer, &self.marks)?)
+    }
+}
+
+/// Whether what a device says can be the order of a segment, as far as it is used before the writer
+/// has seen it. That the records are each there once the writer checks itself.
+fn check(order: &SegmentOrder, flows: usize, rows: u32) -> Result<(), SegmentFailed> {
+    let SegmentOrder { flows: numbers, starts, records } = order;
+    let is_right = numbers.len() == flows
+        && starts.len() == flows
+        && records.len() == rows as usize
+        && numbers.iter().all(|&flow| (flow as usize) < flows)
+        && records.iter().all(|&record| record < rows)
+        && starts.first() == Some(&0)
+        && starts.is_sorted_by(|a, b| a < b)
+        && starts.last().is_some_and(|&start| start < rows);
+    match is_right {
+        true => Ok(()),
+        false => Err(SegmentFailed::Device("what it sorted is not in order".to_owned())),
+    }
+}

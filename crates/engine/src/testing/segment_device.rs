@@ -1,0 +1,133 @@
+//! A device that is the CPU, and that fails on demand.
+
+use tapdex_bitmap::Codec;
+
+use crate::archive::device::{
+    KEY_WORDS, SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
+};
+use crate::error::IndexError;
+use crate::index::{Builder, ColumnIndex, CpuBuilder, Digits, RunBuilder, Width};
+
+/// What a [`PlainDevice`] does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It fails when it is to sort.
+    Sort,
+    /// It fails after so many columns.
+    Columns(usize),
+    /// It hands over so many columns and says that these were all.
+    TooFewColumns(usize),
+    /// The order it finds has a flow that there is not.
+    BadFlow,
+    /// The rows it finds have a record twice.
+    SameRecord,
+}
+
+/// Does what a device is to do, the plainest way: what a device does is compared with this.
+#[derive(Debug, Default)]
+pub struct PlainDevice {
+    fault: Option<Fault>,
+    every: u64,
+    /// Segments it was asked to sort.
+    pub sorted: u64,
+    /// Columns it handed over.
+    pub columns: u64,
+    /// The words of the flows in their order, and the bytes of the records in theirs.
+    words: [Vec<u64>; KEY_WORDS],
+    starts: Vec<u32>,
+    flags: Vec<u8>,
+    classes: Vec<u8>,
+}
+
+impl PlainDevice {
+    /// A device that does this wrong: with every segment, or, if `every` is not 0, with every
+    /// segment of this number.
+    pub fn with_fault(fault: Fault, every: u64) -> Self {
+        Self { fault: Some(fault), every, ..Self::default() }
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        let is_now = self.every == 0 || self.sorted.is_multiple_of(self.every);
+        self.fault.filter(|_| is_now)
+    }
+
+    fn column(&self, column: SegmentColumn<'_>, codec: Codec) -> Result<ColumnIndex, IndexError> {
+        let mut index = ColumnIndex::default();
+        let rows = u32::try_from(self.flags.len()).unwrap();
+        match column {
+            SegmentColumn::Flags => {
+                CpuBuilder::new(1).build(Digits::Bytes(&self.flags), codec, &mut index)?;
+            }
+            SegmentColumn::Classes => {
+                CpuBuilder::new(1).build(Digits::Bytes(&self.classes), codec, &mut index)?;
+            }
+            SegmentColumn::Runs(digits, starts) => {
+                RunBuilder::new().build(digits, starts, rows, codec, &mut index)?;
+            }
+            SegmentColumn::Key { word, shift, width } => {
+                let mask = match width {
+                    Width::Byte => u64::from(u8::MAX),
+                    Width::Short => u64::from(u16::MAX),
+                };
+                let words = self.words[word].iter();
+                let digits = words.map(|word| u16::try_from(word >> shift & mask).unwrap());
+                let digits: Vec<u16> = digits.collect();
+                RunBuilder::new().build(&digits, &self.starts, rows, codec, &mut index)?;
+            }
+        }
+        Ok(index)
+    }
+}
+
+impl SegmentDevice for PlainDevice {
+    fn sort(&mut self, segment: &SegmentKeys<'_>) -> Result<SegmentOrder, SegmentFailed> {
+        self.sorted += 1;
+        if self.fault() == Some(Fault::Sort) {
+            return Err(SegmentFailed::Device("it does not sort".to_owned()));
+        }
+        let number = |number: usize| u32::try_from(number).unwrap();
+        let mut order = SegmentOrder::default();
+        order.flows.extend(0..number(segment.words[0].len()));
+        order.flows.sort_by_key(|&flow| segment.words.map(|words| words[flow as usize]));
+        let mut place = vec![0; order.flows.len()];
+        order.flows.iter().zip(0..).for_each(|(&flow, at)| place[flow as usize] = at);
+        let rank = |record: u32| place[segment.flow_of[record as usize] as usize];
+        order.records.extend(0..number(segment.flow_of.len()));
+        order.records.sort_by_key(|&record| rank(record));
+        for (row, &record) in (0..).zip(&order.records) {
+            if order.starts.len() == rank(record) {
+                order.starts.push(row);
+            }
+        }
+        let sorted = |words: &[u64]| order.flows.iter().map(|&flow| words[flow as usize]).collect();
+        self.words = segment.words.map(sorted);
+        let own = |bytes: &[u8]| order.records.iter().map(|&r| bytes[r as usize]).collect();
+        (self.flags, self.classes) = (own(segment.flags), own(segment.classes));
+        self.starts.clone_from(&order.starts);
+        match self.fault() {
+            Some(Fault::BadFlow) => order.flows[0] = number(order.flows.len()),
+            Some(Fault::SameRecord) => order.records[0] = order.records[1],
+            _ => {}
+        }
+        Ok(order)
+    }
+
+    fn columns(
+        &mut self,
+        columns: &[(SegmentColumn<'_>, Codec)],
+        done: &mut dyn FnMut(&ColumnIndex) -> Result<(), IndexError>,
+    ) -> Result<(), SegmentFailed> {
+        for (number, &(column, codec)) in columns.iter().enumerate() {
+            match self.fault() {
+                Some(Fault::Columns(most)) if number == most => {
+                    return Err(SegmentFailed::Device("it is lost".to_owned()));
+                }
+                Some(Fault::TooFewColumns(most)) if number == most => return Ok(()),
+                _ => {}
+            }
+            done(&self.column(column, codec)?)?;
+            self.columns += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,639 @@
+//! The index step of a segment in flow order, on the device.
+//!
+//! [`SegmentIndexer`] gets the keys of a segment's flows and the flow of each record. The device
+//! sorts the flows by their keys and the records by their flows, sends the order back, and keeps
+//! what the columns are made of; a column of the flows' keys is then taken out of them there, and
+//! only its index comes back.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tapdex_bitmap::Codec;
+use tapdex_engine::IndexError;
+use tapdex_engine::archive::device::{
+    KEY_WORDS, SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
+};
+use tapdex_engine::index::{Builder, ColumnIndex, CpuBuilder, Digits, Width};
+
+use crate::builder::take_index;
+use crate::column::{
+    BLOCK_ALONE, BUCKETS, Buffer, Form, HostBuffer, List, ROWS_MAX, SCAN_TILE, Slot, Source,
+    THREADS, TILE_THREADS, args, blocks, u32_of,
+};
+use crate::device::{Address, Arg, Device, DeviceError, Event, Launch, Stream, record};
+use crate::memory::{bytes_of_longs, bytes_of_words};
+
+mod measure;
+
+pub use measure::{SegmentMeasured, measure_segment};
+
+/// Columns in flight: one is worked on, one is copied out, and the others wait.
+const IN_FLIGHT: usize = 4;
+
+/// Words of a tile in `flow.cu`, and numbers of a tile that is sorted.
+const WORDS_TILE: usize = 2048;
+const NUMBERS_TILE: usize = 4096;
+
+/// Bits of a pass.
+const PASS_BITS: u32 = BUCKETS.trailing_zeros();
+
+/// In `starts`, a flow without records: all bits.
+const NO_ROW: u8 = 0xFF;
+
+/// Sorts segments and builds their columns on a device.
+///
+/// Whatever fails on the device is a [`SegmentFailed::Device`]; what is in flight then is waited
+/// for, and memory is given back. After one that had no memory left, the next segment is tried
+/// again, with fewer columns in flight; a device that is lost is not asked again.
+#[derive(Debug)]
+pub struct SegmentIndexer {
+    device: Arc<dyn Device>,
+    buffers: Buffers,
+    host: HostBuffers,
+    idle: Vec<Slot>,
+    in_flight_max: usize,
+    segment: Option<Segment>,
+    lost: Option<DeviceError>,
+}
+
+/// The memory that a segment takes on the device.
+#[derive(Debug, Default)]
+struct Buffers {
+    words: Buffer,
+    flow_orders: [Buffer; 2],
+    ranks: Buffer,
+    starts: Buffer,
+    flow_of: Buffer,
+    keys: Buffer,
+    record_orders: [Buffer; 2],
+    flags: Buffer,
+    classes: Buffer,
+    row_flags: Buffer,
+    row_classes: Buffer,
+    counts: Buffer,
+    sums: Buffer,
+    small: Buffer,
+}
+
+/// Where the device writes to.
+#[derive(Debug, Default)]
+struct HostBuffers {
+    small: HostBuffer,
+    flows: HostBuffer,
+    starts: HostBuffer,
+    records: HostBuffer,
+}
+
+/// The segment that was sorted last.
+#[derive(Debug, Clone, Copy, Default)]
+struct Segment {
+    rows: usize,
+    flows: usize,
+    /// Which of the two lists of flows is sorted.
+    flow_order: Address,
+    at: Places,
+}
+
+/// Where a segment lies.
+#[derive(Debug, Clone, Copy, Default)]
+struct Places {
+    words: Address,
+    flow_orders: [Address; 2],
+    ranks: Address,
+    starts: Address,
+    flow_of: Address,
+    keys: Address,
+    record_orders: [Address; 2],
+    flags: Address,
+    classes: Address,
+    row_flags: Address,
+    row_classes: Address,
+    counts: Address,
+    sums: Address,
+    small: Address,
+    host_small: Address,
+    host_flows: Address,
+    host_starts: Address,
+    host_records: Address,
+}
+
+/// The few numbers that kernels leave for the host: for each word, the bits that differ, and then
+/// how many flows and records do not fit together. Behind them a sum goes that nobody reads.
+const SMALL_LEN: usize = 2 * KEY_WORDS + 1;
+
+/// Where it is counted how many flows and records do not fit together.
+fn odd_at(at: &Places) -> Address {
+    at.small + 8 * KEY_WORDS as u64
+}
+
+/// A column on the device.
+struct Flight {
+    slot: Slot,
+    form: Form,
+    is_written: bool,
+}
+
+/// What is sorted by.
+#[derive(Debug, Clone, Copy)]
+enum Keys {
+    Words(Address),
+    Longs(Address),
+}
+
+impl SegmentIndexer {
+    /// An indexer on a device.
+    pub fn new(device: Arc<dyn Device>) -> Self {
+        Self {
+            device,
+            buffers: Buffers::default(),
+            host: HostBuffers::default(),
+            idle: Vec::new(),
+            in_flight_max: IN_FLIGHT,
+            segment: None,
+            lost: None,
+        }
+    }
+
+    /// Gives back all memory, once the device is done with it.
+    fn release(&mut self) {
+        self.segment = None;
+        self.idle.clear();
+        self.buffers = Buffers::default();
+        self.host = HostBuffers::default();
+    }
+
+    /// Takes down a failure, after which nothing is in flight.
+    fn failed(&mut self, error: DeviceError) -> SegmentFailed {
+        self.release();
+        let text = error.to_string();
+        if !matches!(error, DeviceError::OutOfMemory { .. }) {
+            self.lost = Some(error);
+        }
+        SegmentFailed::Device(text)
+    }
+
+    fn alive(&self) -> Result<(), SegmentFailed> {
+        self.lost.as_ref().map_or(Ok(()), |error| Err(SegmentFailed::Device(error.to_string())))
+    }
+
+    fn launch(
+        &self,
+        stem: &'static str,
+        kernel: &'static str,
+        (blocks, threads): (u32, u32),
+        args: &[Arg],
+    ) -> Result<(), DeviceError> {
+        let launch = Launch { stem, kernel, blocks, threads, shared: 0 };
+        self.device.launch(Stream::Compute, launch, args)
+    }
+
+    /// Runs a kernel of `flow.cu` with a thread for each of some items.
+    fn launch_each(
+        &self,
+        kernel: &'static str,
+        items: usize,
+        args: &[Arg],
+    ) -> Result<(), DeviceError> {
+        self.launch("flow", kernel, (blocks(items, THREADS as usize), THREADS), args)
+    }
+
+    /// Sorts; the order stays in the host's buffers.
+    fn try_sort(&mut self, keys: &SegmentKeys<'_>) -> Result<Segment, DeviceError> {
+        let (rows, flows) = (keys.flow_of.len(), keys.words[0].len());
+        let at = self.reserve(rows, flows)?;
+        let mut segment = Segment { rows, flows, flow_order: 0, at };
+        for (word, list) in (0..).zip(&keys.words) {
+            let target = at.words + 8 * word * flows as u64;
+            self.device.copy_in(Stream::In, bytes_of_words(list), target)?;
+        }
+        let found = self.find_bits(&segment)?;
+        self.device.copy_in(Stream::In, bytes_of_longs(keys.flow_of), at.flow_of)?;
+        self.device.copy_in(Stream::In, keys.flags, at.flags)?;
+        self.device.copy_in(Stream::In, keys.classes, at.classes)?;
+        found.wait()?;
+        segment.flow_order = self.sort_flows(&segment)?;
+        self.copy_out(segment.flow_order, at.host_flows, 4 * flows)?;
+        let record_order = self.sort_records(&segment)?;
+        self.copy_out(record_order, at.host_records, 4 * rows)?;
+        self.gather_rows(&segment, record_order)?;
+        self.publish(&at)?;
+        self.copy_out(at.starts, at.host_starts, 4 * flows)?;
+        record(&self.device, Stream::Out)?.wait()?;
+        Ok(segment)
+    }
+
+    fn reserve(&mut self, rows: usize, flows: usize) -> Result<Places, DeviceError> {
+        let (device, b, host) = (&self.device, &mut self.buffers, &mut self.host);
+        let counts = BUCKETS * rows.max(flows).div_ceil(NUMBERS_TILE);
+        let [flow_order, other_flow_order] = &mut b.flow_orders;
+        let [record_order, other_record_order] = &mut b.record_orders;
+        Ok(Places {
+            words: b.words.reserve(device, 8 * KEY_WORDS * flows)?,
+            flow_orders: [
+                flow_order.reserve(device, 4 * flows)?,
+                other_flow_order.reserve(device, 4 * flows)?,
+            ],
+            ranks: b.ranks.reserve(device, 4 * flows)?,
+            starts: b.starts.reserve(device, 4 * flows)?,
+            flow_of: b.flow_of.reserve(device, 4 * rows)?,
+            keys: b.keys.reserve(device, 4 * rows)?,
+            record_orders: [
+                record_order.reserve(device, 4 * rows)?,
+                other_record_order.reserve(device, 4 * rows)?,
+            ],
+            flags: b.flags.reserve(device, rows)?,
+            classes: b.classes.reserve(device, rows)?,
+            // Columns are read sixteen bytes at a time.
+            row_flags: b.row_flags.reserve(device, rows.next_multiple_of(16))?,
+            row_classes: b.row_classes.reserve(device, rows.next_multiple_of(16))?,
+            counts: b.counts.reserve(device, 4 * counts)?,
+            sums: b.sums.reserve(device, 4 * counts.div_ceil(SCAN_TILE))?,
+            small: b.small.reserve(device, 4 * (SMALL_LEN + 1))?,
+            host_small: host.small.reserve(device, 4 * SMALL_LEN)?,
+            host_flows: host.flows.reserve(device, 4 * flows)?,
+            host_starts: host.starts.reserve(device, 4 * flows)?,
+            host_records: host.records.reserve(device, 4 * rows)?,
+        })
+    }
+
+    /// Finds the bits of the words that are not the same in all flows; the event says when.
+    fn find_bits(&self, segment: &Segment) -> Result<Event, DeviceError> {
+        let Segment { flows, at, .. } = segment;
+        self.wait_for_copies()?;
+        self.device.fill(Stream::Compute, at.small, 0, 4 * SMALL_LEN)?;
+        let tiles = blocks(*flows, WORDS_TILE);
+        let grid = (tiles * u32_of(KEY_WORDS), THREADS);
+        self.launch("flow", "flow_bits", grid, args![at.words, u32_of(*flows), tiles, at.small])?;
+        self.publish(at)?;
+        record(&self.device, Stream::Compute)
+    }
+
+    /// Sorts the flows by their keys.
+    fn sort_flows(&self, segment: &Segment) -> Result<Address, DeviceError> {
+        let Segment { flows, at, .. } = segment;
+        let halves = numbers(&self.host.small, 2 * KEY_WORDS);
+        let mut passes = Vec::new();
+        // The last word first: later passes count for more.
+        for (word, halves) in halves.chunks_exact(2).enumerate().rev() {
+            let words = at.words + 8 * (word * flows) as u64;
+            let bits = u64::from(halves[0]) | u64::from(halves[1]) << 32;
+            passes.extend(shifts(bits).map(|shift| (Keys::Words(words), shift)));
+        }
+        self.sort_numbers(at, *flows, at.flow_orders, &passes)
+    }
+
+    /// Sorts the records by the places of their flows.
+    fn sort_records(&self, segment: &Segment) -> Result<Address, DeviceError> {
+        let Segment { rows, flows, flow_order, at } = segment;
+        let args = args![*flow_order, u32_of(*flows), at.ranks];
+        self.launch_each("flow_ranks", *flows, args)?;
+        self.wait_for_copies()?;
+        let flows = u32_of(*flows);
+        let args = args![at.flow_of, u32_of(*rows), at.ranks, flows, at.keys, odd_at(at)];
+        self.launch_each("flow_keys", *rows, args)?;
+        let last = u64::from(flows) - 1;
+        let in_use = u64::MAX.checked_shr(last.leading_zeros()).unwrap_or(0);
+        let passes: Vec<_> = shifts(in_use).map(|shift| (Keys::Longs(at.keys), shift)).collect();
+        self.sort_numbers(at, *rows, at.record_orders, &passes)
+    }
+
+    /// Finds where flows start, and what each row has for itself.
+    fn gather_rows(&self, segment: &Segment, order: Address) -> Result<(), DeviceError> {
+        let Segment { rows, flows, at, .. } = segment;
+        self.device.fill(Stream::Compute, at.starts, NO_ROW, 4 * flows)?;
+        let args = args![
+            order,
+            u32_of(*rows),
+            at.keys,
+            at.flags,
+            at.classes,
+            at.starts,
+            at.row_flags,
+            at.row_classes,
+        ];
+        self.launch_each("flow_rows", *rows, args)?;
+        self.launch_each("flow_check", *flows, args![at.starts, u32_of(*flows), odd_at(at)])
+    }
+
+    /// Has the kernels that follow wait for the copies that were asked for.
+    fn wait_for_copies(&self) -> Result<(), DeviceError> {
+        let arrived = record(&self.device, Stream::In)?;
+        self.device.wait_in(Stream::Compute, arrived.handle)
+    }
+
+    /// Copies out what the kernels so far have written.
+    fn copy_out(&self, from: Address, to: Address, bytes: usize) -> Result<(), DeviceError> {
+        let written = record(&self.device, Stream::Compute)?;
+        self.device.wait_in(Stream::Out, written.handle)?;
+        self.device.copy_out(Stream::Out, from, to, bytes)
+    }
+
+    /// Sends the few numbers to the host.
+    fn publish(&self, at: &Places) -> Result<(), DeviceError> {
+        let args = args![at.small, u32_of(SMALL_LEN), at.host_small];
+        self.launch("scan", "publish", (1, 32), args)
+    }
+
+    /// Sorts the numbers below `len` by some bits after the other, those that count for more last;
+    /// returns where they are.
+    fn sort_numbers(
+        &self,
+        at: &Places,
+        len: usize,
+        [mut from, mut to]: [Address; 2],
+        passes: &[(Keys, u32)],
+    ) -> Result<Address, DeviceError> {
+        let (len32, tiles) = (u32_of(len), blocks(len, NUMBERS_TILE));
+        let Places { counts, sums, .. } = *at;
+        let unread = at.small + 4 * SMALL_LEN as u64;
+        let counts_len = BUCKETS * tiles as usize;
+        let scan_tiles = blocks(counts_len, SCAN_TILE);
+        let scan = args![counts, u32_of(counts_len), 0_u64, sums];
+        self.launch_each("flow_numbers", len, args![from, len32])?;
+        for &(keys, shift) in passes {
+            let (words, count, scatter) = match keys {
+                Keys::Words(at) => (at, "flow_count_u64", "flow_scatter_u64"),
+                Keys::Longs(at) => (at, "flow_count_u32", "flow_scatter_u32"),
+            };
+            let grid = (tiles, TILE_THREADS);
+            self.launch("flow", count, grid, args![words, shift, from, len32, tiles, counts])?;
+            self.launch("scan", "scan_tiles", (scan_tiles, THREADS), scan)?;
+            let args = args![sums, scan_tiles, unread];
+            self.launch("scan", "scan_sums", (1, BLOCK_ALONE), args)?;
+            self.launch("scan", "scan_apply", (scan_tiles, THREADS), scan)?;
+            let args = args![words, shift, from, len32, tiles, counts, to];
+            self.launch("flow", scatter, grid, args)?;
+            (from, to) = (to, from);
+        }
+        Ok(from)
+    }
+
+    /// Sends a column to the device.
+    fn begin(
+        &mut self,
+        segment: &Segment,
+        column: SegmentColumn<'_>,
+        form: Form,
+    ) -> Result<Slot, DeviceError> {
+        let mut slot = self.idle.pop().unwrap_or_else(|| Slot::new(&self.device));
+        let Segment { rows, flows, flow_order, at } = *segment;
+        let by_row = |digits| List { digits, is_short: false, len: rows, starts: 0, rows };
+        match column {
+            SegmentColumn::Runs(digits, starts) => {
+                slot.measure(Source::Runs(digits, starts, u32_of(rows)), form)?;
+            }
+            SegmentColumn::Flags => slot.measure_list(by_row(at.row_flags), form)?,
+            SegmentColumn::Classes => slot.measure_list(by_row(at.row_classes), form)?,
+            SegmentColumn::Key { word, shift, width } => {
+                let is_short = width == Width::Short;
+                let (bytes, kernel) = match width {
+                    Width::Byte => (flows, "flow_digits_u8"),
+                    Width::Short => (2 * flows, "flow_digits_u16"),
+                };
+                let digits = slot.reserve_digits(bytes)?;
+                let words = at.words + 8 * (word * flows) as u64;
+                let args = args![words, shift, flow_order, u32_of(flows), digits];
+                self.launch_each(kernel, flows, args)?;
+                let starts = at.starts;
+                slot.measure_list(List { digits, is_short, len: flows, starts, rows }, form)?;
+            }
+        }
+        Ok(slot)
+    }
+
+    /// Builds columns; those in flight when it fails are left there.
+    fn build(
+        &mut self,
+        segment: &Segment,
+        columns: &[(SegmentColumn<'_>, Codec)],
+        flights: &mut VecDeque<Flight>,
+        done: &mut dyn FnMut(&ColumnIndex) -> Result<(), IndexError>,
+    ) -> Result<(), Failed> {
+        let mut index = ColumnIndex::default();
+        let mut next = 0;
+        while next < columns.len() || !flights.is_empty() {
+            if next < columns.len() && flights.len() < self.in_flight_max {
+                let (column, codec) = columns[next];
+                let form = Form::Whole(codec);
+                match self.begin(segment, column, form) {
+                    Ok(slot) => {
+                        flights.push_back(Flight { slot, form, is_written: false });
+                        next += 1;
+                        write_behind(flights)?;
+                        continue;
+                    }
+                    Err(DeviceError::OutOfMemory { .. }) if self.can_shrink(flights) => {
+                        self.in_flight_max = (self.in_flight_max / 2).max(1);
+                        self.idle.clear();
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            let Some(mut flight) = flights.pop_front() else { continue };
+            match finish(&mut flight, segment.rows, &mut index) {
+                Err(DeviceError::OutOfMemory { .. }) if self.can_shrink(flights) => {
+                    // Those behind it start again once it is done.
+                    next -= flights.len();
+                    self.in_flight_max = 1;
+                    flights.clear();
+                    self.idle.clear();
+                    finish(&mut flight, segment.rows, &mut index)?;
+                }
+                other => other?,
+            }
+            let result = done(&index);
+            // The memory is used again only if nobody holds it any more.
+            index.parts.clear();
+            self.idle.push(flight.slot);
+            result?;
+        }
+        Ok(())
+    }
+
+    /// Whether fewer columns in flight would leave more memory.
+    fn can_shrink(&self, flights: &VecDeque<Flight>) -> bool {
+        !flights.is_empty() || !self.idle.is_empty()
+    }
+}
+
+/// Has all columns but the last one written that are not yet: that one may still be measured. A
+/// column whose index does not fit now stays as it is.
+fn write_behind(flights: &mut VecDeque<Flight>) -> Result<(), DeviceError> {
+    let behind = flights.len().saturating_sub(1);
+    for flight in flights.iter_mut().take(behind).filter(|flight| !flight.is_written) {
+        match flight.slot.wait_measured().and_then(|()| flight.slot.write()) {
+            Ok(()) => flight.is_written = true,
+            Err(DeviceError::OutOfMemory { .. }) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Waits for a column and takes its index.
+fn finish(flight: &mut Flight, rows: usize, index: &mut ColumnIndex) -> Result<(), DeviceError> {
+    if !flight.is_written {
+        flight.slot.wait_measured()?;
+        flight.slot.write()?;
+        flight.is_written = true;
+    }
+    take_index(&mut flight.slot, rows, flight.form, index)
+}
+
+/// Why columns were not built.
+enum Failed {
+    Device(DeviceError),
+    Index(IndexError),
+}
+
+impl From<DeviceError> for Failed {
+    fn from(error: DeviceError) -> Self {
+        Failed::Device(error)
+    }
+}
+
+impl From<IndexError> for Failed {
+    fn from(error: IndexError) -> Self {
+        Failed::Index(error)
+    }
+}
+
+/// Where the passes start that sort by some bits, the lowest first; none sorts by other bits alone.
+fn shifts(mut bits: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let shift = (bits != 0).then(|| bits.trailing_zeros())?;
+        bits &= u64::MAX.checked_shl(shift + PASS_BITS).unwrap_or(0);
+        Some(shift)
+    })
+}
+
+/// Numbers that the device has written.
+fn numbers(buffer: &HostBuffer, len: usize) -> Vec<u32> {
+    let bytes = buffer.get().map(|pinned| &pinned[..]).unwrap_or_default();
+    let (longs, _) = bytes.as_chunks::<4>();
+    longs.iter().take(len).map(|&long| u32::from_le_bytes(long)).collect()
+}
+
+/// What cannot be sorted, in words.
+fn refuse(why: impl Into<String>) -> SegmentFailed {
+    SegmentFailed::Device(why.into())
+}
+
+fn check_keys(keys: &SegmentKeys<'_>) -> Result<(), SegmentFailed> {
+    let (rows, flows) = (keys.flow_of.len(), keys.words[0].len());
+    if keys.words.iter().any(|word| word.len() != flows)
+        || keys.flags.len() != rows
+        || keys.classes.len() != rows
+    {
+        return Err(refuse("flows or records that lack something"));
+    }
+    if rows > ROWS_MAX {
+        return Err(refuse(format!("{rows} records: a segment has at most {ROWS_MAX}")));
+    }
+    if flows > rows || (flows == 0) != (rows == 0) {
+        return Err(refuse(format!("{flows} flows cannot have {rows} records")));
+    }
+    Ok(())
+}
+
+fn check_column(column: &SegmentColumn<'_>, rows: usize) -> Result<(), SegmentFailed> {
+    match *column {
+        SegmentColumn::Key { word, shift, .. } if word >= KEY_WORDS || shift >= u64::BITS => {
+            Err(refuse(format!("a key has no bit {shift} in word {word}")))
+        }
+        SegmentColumn::Runs(digits, starts) => {
+            let is_good = digits.len() == starts.len()
+                && starts.is_sorted_by(|start, next| start < next)
+                && starts.first() == Some(&0)
+                && starts.last().is_some_and(|&last| (last as usize) < rows);
+            let failed = || refuse(format!("runs that do not part {rows} rows"));
+            if is_good { Ok(()) } else { Err(failed()) }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Hands over the indexes of columns without rows.
+fn build_empty(
+    columns: &[(SegmentColumn<'_>, Codec)],
+    done: &mut dyn FnMut(&ColumnIndex) -> Result<(), IndexError>,
+) -> Result<(), SegmentFailed> {
+    let mut index = ColumnIndex::default();
+    for &(_, codec) in columns {
+        let built = CpuBuilder::new(1).build(Digits::Bytes(&[]), codec, &mut index);
+        built.map_err(IndexError::from)?;
+        done(&index)?;
+    }
+    Ok(())
+}
+
+impl SegmentDevice for SegmentIndexer {
+    fn sort(&mut self, segment: &SegmentKeys<'_>) -> Result<SegmentOrder, SegmentFailed> {
+        self.alive()?;
+        self.segment = None;
+        check_keys(segment)?;
+        if segment.flow_of.is_empty() {
+            self.segment = Some(Segment::default());
+            return Ok(SegmentOrder::default());
+        }
+        let sorted = match self.try_sort(segment) {
+            Err(DeviceError::OutOfMemory { .. }) => {
+                // The columns of the segment before may hold what is missing.
+                self.release();
+                self.try_sort(segment)
+            }
+            other => other,
+        };
+        let sorted = sorted.map_err(|error| self.failed(error))?;
+        if numbers(&self.host.small, SMALL_LEN).last() != Some(&0) {
+            return Err(refuse("flows without records, or records without a flow"));
+        }
+        self.segment = Some(sorted);
+        Ok(SegmentOrder {
+            flows: numbers(&self.host.flows, sorted.flows),
+            starts: numbers(&self.host.starts, sorted.flows),
+            records: numbers(&self.host.records, sorted.rows),
+        })
+    }
+
+    fn columns(
+        &mut self,
+        columns: &[(SegmentColumn<'_>, Codec)],
+        done: &mut dyn FnMut(&ColumnIndex) -> Result<(), IndexError>,
+    ) -> Result<(), SegmentFailed> {
+        self.alive()?;
+        let segment = self.segment.ok_or_else(|| refuse("no segment is sorted"))?;
+        if segment.rows == 0 {
+            return build_empty(columns, done);
+        }
+        for (column, _) in columns {
+            check_column(column, segment.rows)?;
+        }
+        let mut flights = VecDeque::new();
+        let result = self.build(&segment, columns, &mut flights, done);
+        // The columns may go once the device has read them; giving memory back waits for that.
+        drop(flights);
+        result.map_err(|failed| match failed {
+            Failed::Device(error) => self.failed(error),
+            Failed::Index(error) => error.into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_leave_out_bits_that_are_the_same() {
+        let of = |bits| shifts(bits).collect::<Vec<_>>();
+        assert_eq!(of(0), []);
+        assert_eq!(of(1), [0]);
+        assert_eq!(of(0xFF), [0]);
+        assert_eq!(of(0x1FF), [0, 8]);
+        assert_eq!(of(0xFF << 4), [4]);
+        assert_eq!(of(1 << 63 | 1 << 20 | 1 << 19), [19, 63]);
+        assert_eq!(of(u64::MAX), [0, 8, 16, 24, 32, 40, 48, 56]);
+        assert_eq!(of(u64::MAX << 60), [60]);
+    }
+}
