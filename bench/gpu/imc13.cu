@@ -8,8 +8,8 @@
 // chunk counts all chunks before it, and the position of a lone bit is looked for below the
 // literal's highest bit. Every result is decoded and compared with the column before it is timed.
 //
-// Prints lines of CSV: codec, bits of a value, records, values, words a record, then milliseconds of
-// the whole and of each step, medians of the runs.
+// Prints lines of CSV: codec, bits of a value, records, values, words a record, then milliseconds
+// of the whole and of each step, medians of the runs.
 
 #include <algorithm>
 #include <cstdint>
@@ -44,8 +44,8 @@ static void check(cudaError_t result, int line) {
 static const uint32_t LITERAL = 1u << 31;
 static const uint32_t POSITION_SHIFT = 25;
 enum Step { COPY_IN, SORT, CHUNKS, MERGE, FILLS, FUSE, TABLE, COPY_OUT, STEPS };
-static const char *const NAMES[STEPS] = {"copy in", "sort",        "chunks and literals", "merge",
-                                         "fills",   "fuse words",  "look-up table",       "copy out"};
+static const char *const NAMES[STEPS] = {"copy in", "sort",       "chunks",        "merge",
+                                         "fills",   "fuse words", "look-up table", "copy out"};
 
 // Times what lies between two calls.
 class Clock {

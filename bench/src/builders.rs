@@ -68,7 +68,7 @@ pub fn ours(
 
 /// Bytes of all bitmaps of an index.
 pub fn len_bytes(index: &ColumnIndex) -> usize {
-    index.parts.iter().map(Vec::len).sum()
+    index.parts.iter().map(|part| part.len()).sum()
 }
 
 /// The papers' baseline: its lists of words grow from nothing, or lie in memory that is used again.
@@ -101,7 +101,7 @@ pub fn equals_wah(online: &OnlineWah, column: Digits<'_>) -> Result<bool, BuildE
             offsets.push(bytes.len() as u64);
         }
     }
-    Ok(keys == index.keys && offsets == index.offsets && bytes == index.parts.concat())
+    Ok(keys == index.keys && offsets == index.offsets && bytes == index.bitmaps())
 }
 
 /// The `roaring` crate: each row is pushed to its value's bitmap.

@@ -66,7 +66,11 @@
 //!    line in the cursor enum of `bitmap.rs`. The compiler names what is missing.
 //! 3. Add `tests/golden/NAME.v1.bin`, written by something that does not share its code.
 //! 4. Write `docs/codecs/NAME.md`. The tests run the commands in it.
-//! 5. Run `cargo test`: the harness in `testing` picks it up from the list.
+//! 5. For GPUs, write its kernels, `crates/gpu/kernels/NAME.cu`, list the file in
+//!    `crates/gpu/src/sources.rs`, and give it an arm in `crates/gpu/src/column.rs`: `docs/gpu.md`
+//!    says which.
+//! 6. Run `cargo test`: the harness in `testing` and the parity tests of `crates/gpu` pick it up
+//!    from the list.
 
 pub mod chunk;
 pub mod codec;

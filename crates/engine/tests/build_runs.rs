@@ -175,7 +175,7 @@ fn runs_that_do_not_part_the_rows() {
 fn bytes_in(codec: Codec, digits: &[u16], starts: &[u32], rows: u32) -> usize {
     let mut index = ColumnIndex::default();
     RunBuilder::default().build(digits, starts, rows, codec, &mut index).unwrap();
-    index.parts.iter().map(Vec::len).sum()
+    index.parts.iter().map(|part| part.len()).sum()
 }
 
 #[test]

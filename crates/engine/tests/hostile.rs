@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tapdex_bitmap::{Chunks, Codec};
 use tapdex_engine::index::{
-    ColumnIndex, ColumnSpec, ENTRY_LEN, FOOTER_LEN, Field, Index, IndexWriter, PROBLEMS_MAX,
+    ColumnIndex, ColumnSpec, ENTRY_LEN, FOOTER_LEN, Field, Index, IndexWriter, PROBLEMS_MAX, Part,
     Schema, SectionKind, Verified, Width,
 };
 use tapdex_engine::testing::{FaultyDisk, Table, fuzz_index_open, mend, relocate};
@@ -286,12 +286,14 @@ fn forged_columns_are_found() {
 
 /// A file with good checksums whose one column has these bitmaps.
 fn with_bitmaps(codec: Codec, rows: u32, bitmaps: &[&[u32]]) -> Index {
-    let mut column = ColumnIndex { codec, rows, parts: vec![vec![]], ..ColumnIndex::default() };
+    let mut column = ColumnIndex { codec, rows, ..ColumnIndex::default() };
+    let mut bytes = Vec::new();
     for (key, ids) in (1..).zip(bitmaps) {
         column.keys.push(key);
-        codec.encode(ids, &mut column.parts[0]);
-        column.offsets.push(column.parts[0].len() as u64);
+        codec.encode(ids, &mut bytes);
+        column.offsets.push(bytes.len() as u64);
     }
+    column.parts.push(Part::Owned(bytes));
     let columns = vec![ColumnSpec { width: Width::Byte, codec }];
     let schema = Schema { fields: vec![Field { name: "a".into(), columns }] };
     let (disk, path) = (FaultyDisk::new(), Path::new("forged.tdx"));

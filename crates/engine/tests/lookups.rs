@@ -329,7 +329,7 @@ fn what_does_not_agree_is_not_written() {
         |index| index.offsets[0] = 1,
         |index| index.offsets[1] = index.offsets[2],
         |index| index.offsets.truncate(2),
-        |index| index.parts[0].push(0),
+        |index| index.parts.push(tapdex_engine::index::Part::Owned(vec![0])),
         |index| index.parts.clear(),
         |index| *index = ColumnIndex { rows: 3, ..ColumnIndex::default() },
     ];

@@ -10,11 +10,11 @@
 //
 // A rule says which words merge:
 //
-//     static const u32 SPAN;                          // how many words, 2 or 3
-//     static u32 digest(u32 item);                    // what `join` has to know of an item
-//     static u32 join(u32 a, u32 b, u32 c);           // of digests: the merged word, or 0
-//     static u32 alone(u32 item);                     // the word of an item alone
-//     static u32 extra(u32 item);                     // how many words more than one it takes alone
+//     static const u32 SPAN;                 // how many words, 2 or 3
+//     static u32 digest(u32 item);           // what `join` has to know of an item
+//     static u32 join(u32 a, u32 b, u32 c);  // of digests: the merged word, or 0
+//     static u32 alone(u32 item);            // the word of an item alone
+//     static u32 extra(u32 item);            // how many words more than one it takes alone
 
 #include "groups.cuh"
 #include "run.cuh"

@@ -28,5 +28,5 @@ KERNEL plwah_write(const u32 *items, const u32 *count, const u32 *firsts, const 
                    const u32 *total, const u32 *key_items, const u32 *keys_count, u32 *target,
                    u32 *key_words) {
     merge_write<Plwah, false>(items, count, firsts, starts, total, key_items, keys_count, target,
-                          key_words);
+                              key_words);
 }

@@ -55,6 +55,6 @@ KERNEL plwah_plus_count(const u32 *items, const u32 *count, const u32 *firsts, S
 KERNEL plwah_plus_write(const u32 *items, const u32 *count, const u32 *firsts, const uint2 *starts,
                         const u32 *total, const u32 *key_items, const u32 *keys_count, u32 *target,
                         u32 *key_words) {
-    merge_write<PlwahPlus, false>(items, count, firsts, starts, total, key_items, keys_count, target,
-                              key_words);
+    merge_write<PlwahPlus, false>(items, count, firsts, starts, total, key_items, keys_count,
+                                  target, key_words);
 }

@@ -30,8 +30,8 @@ template <class Shared> DEVICE void count_one(Shared &shared, u32 bucket) {
     atomicAdd(&shared.counts[(warp_id() * BUCKETS + bucket) / 2], 1u << (16 * (bucket & 1)));
 }
 
-// Turns the counts of the warps into places in the sorted tile, bucket after bucket, and finds where
-// the buckets of the tile go; returns how many elements the tile has.
+// Turns the counts of the warps into places in the sorted tile, bucket after bucket, and finds
+// where the buckets of the tile go; returns how many elements the tile has.
 template <class Shared> DEVICE u32 place_buckets(Shared &shared, const u32 *offsets, u32 tiles) {
     u32 bucket = threadIdx.x;
     u32 shift = 16 * (bucket & 1);

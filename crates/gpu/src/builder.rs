@@ -23,8 +23,9 @@ const IN_FLIGHT: usize = 4;
 /// others are copied by the driver. What it hands out lies in pinned memory, too.
 ///
 /// Nothing is lost if the device fails. When its memory is full, fewer columns are in flight, and a
-/// column that does not fit at all is built on the CPU; when it does not answer any more, so are all
-/// columns from then on, those in flight included. [`trouble`](Self::trouble) says what happened.
+/// column that does not fit at all is built on the CPU; when it does not answer any more, so are
+/// all columns from then on, those in flight included. [`trouble`](Self::trouble) says what
+/// happened.
 #[derive(Debug)]
 pub struct GpuBuilder {
     device: Option<Arc<dyn Device>>,
@@ -75,8 +76,8 @@ impl GpuBuilder {
         self
     }
 
-    /// How long each step took, of all columns so far. Where several were in flight, they waited for
-    /// each other, and that counts.
+    /// How long each step took, of all columns so far. Where several were in flight, they waited
+    /// for each other, and that counts.
     pub fn steps(&self) -> Steps {
         self.steps
     }
@@ -266,7 +267,7 @@ pub(crate) fn take_index(
 
 /// Replaces the bitmaps of an index in MASC by those in windows.
 fn cut_into_windows(index: &mut ColumnIndex) {
-    let bytes: Vec<u8> = index.parts.iter().flat_map(|part| part.iter().copied()).collect();
+    let bytes: Vec<u8> = index.bitmaps();
     let (mut ids, mut cut, mut offsets) = (Vec::new(), Vec::new(), vec![0]);
     for bounds in index.offsets.windows(2) {
         let range = || Some(usize::try_from(bounds[0]).ok()?..usize::try_from(bounds[1]).ok()?);

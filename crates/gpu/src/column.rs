@@ -458,7 +458,15 @@ impl Slot {
         if is_short {
             let grid_sorting = (tiles, TILE_THREADS, sorting(2));
             let scatter = args![
-                list, len, tiles, starts_at, rows, counts, first_heads, other_runs, digits[0],
+                list,
+                len,
+                tiles,
+                starts_at,
+                rows,
+                counts,
+                first_heads,
+                other_runs,
+                digits[0],
             ];
             self.launch("runs", "runs_scatter_u16", grid_sorting, scatter)?;
             let high = args![digits[0], runs_total, high_tiles, counts];
@@ -480,14 +488,8 @@ impl Slot {
         }
         self.layout.runs = runs;
         let p = &self.layout;
-        let args = args![
-            firsts,
-            u32_of(keys_max),
-            runs_total,
-            p.keys,
-            p.key_runs,
-            p.total(Total::Keys),
-        ];
+        let args =
+            args![firsts, u32_of(keys_max), runs_total, p.keys, p.key_runs, p.total(Total::Keys),];
         self.launch("runs", "runs_keys", (1, BLOCK_ALONE, 0), args)
     }
 

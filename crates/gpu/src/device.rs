@@ -123,13 +123,8 @@ pub trait Device: std::fmt::Debug + Send + Sync {
         bytes: usize,
     ) -> Result<(), DeviceError>;
     /// Sets bytes to a value.
-    fn fill(
-        &self,
-        stream: Stream,
-        at: Address,
-        value: u8,
-        bytes: usize,
-    ) -> Result<(), DeviceError>;
+    fn fill(&self, stream: Stream, at: Address, value: u8, bytes: usize)
+    -> Result<(), DeviceError>;
     /// Runs a kernel.
     fn launch(&self, stream: Stream, launch: Launch, args: &[Arg]) -> Result<(), DeviceError>;
 

@@ -50,9 +50,8 @@ impl Bus {
         let host = [Pinned::new(device, BYTES)?, Pinned::new(device, BYTES)?];
         let on_device = [Memory::new(device, BYTES)?, Memory::new(device, BYTES)?];
         let copy_in = || device.copy_in(Stream::In, &host[0], on_device[0].address());
-        let copy_out = || {
-            device.copy_out(Stream::Out, on_device[1].address(), host[1].address(), BYTES)
-        };
+        let copy_out =
+            || device.copy_out(Stream::Out, on_device[1].address(), host[1].address(), BYTES);
         let wait = |stream| record(device, stream)?.wait();
         let rate = |work: &dyn Fn() -> Result<(), DeviceError>| -> Result<f64, DeviceError> {
             let mut seconds = Vec::new();

@@ -1,4 +1,3 @@
-
 //! Memory that a device owns, and memory that it shares with the host.
 
 #![allow(unsafe_code, reason = "the host reads memory that the device handed out")]

@@ -1,9 +1,10 @@
 //! The device's indexes are those of the CPU, byte for byte.
 //!
-//! Runs on the kernels compiled for this machine's CPU, or with `TAPDEX_DEVICE=cuda` on a GPU, where
-//! the columns are larger unless `TAPDEX_PARITY=small`.
+//! Runs on the kernels compiled for this machine's CPU, or with `TAPDEX_DEVICE=cuda` on a GPU,
+//! where the columns are larger unless `TAPDEX_PARITY=small`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::cast_possible_truncation, reason = "digits are the low bits, rows are few")]
 
 use std::sync::Arc;
 
@@ -96,10 +97,7 @@ fn forms() -> Vec<Codec> {
 fn assert_same(what: &str, got: &ColumnIndex, expected: &ColumnIndex) {
     assert_eq!(got.rows, expected.rows, "{what}: rows");
     assert_eq!(got.keys, expected.keys, "{what}: keys");
-    let bytes = |index: &ColumnIndex| -> Vec<u8> {
-        index.parts.iter().flat_map(|part| part.iter().copied()).collect()
-    };
-    let (got_bytes, expected_bytes) = (bytes(got), bytes(expected));
+    let (got_bytes, expected_bytes) = (got.bitmaps(), expected.bitmaps());
     if got.offsets != expected.offsets || got_bytes != expected_bytes {
         let key = expected.offsets.windows(2).zip(got.offsets.windows(2)).position(|(a, b)| {
             let part = |bytes: &[u8], range: &[u64]| {
@@ -111,16 +109,23 @@ fn assert_same(what: &str, got: &ColumnIndex, expected: &ColumnIndex) {
         let words = |bytes: &[u8], offsets: &[u64]| -> Vec<String> {
             let end = (offsets[key + 1] as usize).min(bytes.len());
             let bytes = &bytes[offsets[key] as usize..end.max(offsets[key] as usize)];
-            bytes.chunks(4).take(40).map(|word| {
-                let mut padded = [0; 4];
-                padded[..word.len()].copy_from_slice(word);
-                format!("{:08X}", u32::from_le_bytes(padded))
-            }).collect()
+            bytes
+                .chunks(4)
+                .take(40)
+                .map(|word| {
+                    let mut padded = [0; 4];
+                    padded[..word.len()].copy_from_slice(word);
+                    format!("{:08X}", u32::from_le_bytes(padded))
+                })
+                .collect()
         };
         panic!(
             "{what}: key {} at {:?} should be at {:?}\n got {:?}\nwant {:?}",
-            expected.keys[key], &got.offsets[key..key + 2], &expected.offsets[key..key + 2],
-            words(&got_bytes, &got.offsets), words(&expected_bytes, &expected.offsets),
+            expected.keys[key],
+            &got.offsets[key..key + 2],
+            &expected.offsets[key..key + 2],
+            words(&got_bytes, &got.offsets),
+            words(&expected_bytes, &expected.offsets),
         );
     }
     assert!(got == expected, "{what}");
@@ -261,7 +266,7 @@ fn windows_of_masc() {
         let all = [(Source::Rows(Digits::Shorts(&column)), Form::MascWindows)];
         gpu.build_sources::<BuildError>(&all, |index| {
             assert_eq!(index.keys, keys, "{name}");
-            let bytes: Vec<u8> = index.parts.iter().flat_map(|part| part.to_vec()).collect();
+            let bytes: Vec<u8> = index.bitmaps();
             assert!(bytes.starts_with(&expected), "{name}");
             Ok(())
         })

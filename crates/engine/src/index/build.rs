@@ -95,16 +95,16 @@ impl PartialEq for ColumnIndex {
         (self.codec, self.rows) == (other.codec, other.rows)
             && (&self.keys, &self.offsets) == (&other.keys, &other.offsets)
             && bytes(self) == bytes(other)
-            && self.bytes().eq(other.bytes())
+            && self.parts.iter().flat_map(|part| &**part).eq(other.parts.iter().flat_map(|p| &**p))
     }
 }
 
 impl Eq for ColumnIndex {}
 
 impl ColumnIndex {
-    /// The bytes of all bitmaps.
-    fn bytes(&self) -> impl Iterator<Item = u8> {
-        self.parts.iter().flat_map(|part| part.iter().copied())
+    /// A copy of all bitmaps, one after the other.
+    pub fn bitmaps(&self) -> Vec<u8> {
+        self.parts.iter().flat_map(|part| part.iter().copied()).collect()
     }
 
     /// Takes the index back to none at all; what is left is memory to be used again.

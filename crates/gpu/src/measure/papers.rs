@@ -106,8 +106,7 @@ pub fn masc(
 ) -> Result<Vec<MascPair>, DeviceError> {
     let mut found = Vec::new();
     for form in [Form::Whole(Codec::Masc), Form::MascWindows] {
-        let sources: Vec<_> =
-            columns.digits().map(|digits| (Source::Rows(digits), form)).collect();
+        let sources: Vec<_> = columns.digits().map(|digits| (Source::Rows(digits), form)).collect();
         let mut builder = GpuBuilder::new(Arc::clone(device));
         let (mut on_device, mut built_bytes) = (Vec::new(), Vec::new());
         for run in 0..super::WARM_UPS + runs {

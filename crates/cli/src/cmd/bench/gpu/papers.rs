@@ -67,9 +67,8 @@ struct Theirs {
 
 /// Runs the program that builds as IMC'13 does; it prints CSV.
 fn run_peer(peer: &Path) -> anyhow::Result<Vec<Theirs>> {
-    let output = Command::new(peer)
-        .output()
-        .with_context(|| format!("cannot run {}", peer.display()))?;
+    let output =
+        Command::new(peer).output().with_context(|| format!("cannot run {}", peer.display()))?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr).into_owned();
         bail!("{} failed: {}", peer.display(), why.trim());
