@@ -23,6 +23,6 @@ pub use marks::{MARK_RECORDS, Mark, Marks};
 pub use packed::{BLOCK_VALUES, Packed, PackedIter};
 pub use reader::{Column, Index, PROBLEMS_MAX, SectionInfo, Verified};
 pub use rowmap::{BLOCK_ROWS, RowMap, RowMapIter};
-pub use runs::{RUNS_SAMPLED, RunBuilder};
+pub use runs::{RUNS_SAMPLED, RunBuilder, check_runs};
 pub use schema::{ColumnSpec, Field, Schema, Width};
 pub use writer::IndexWriter;

@@ -1,6 +1,6 @@
 // COMPAX: fills of zeros; a literal between two fills, or a fill between two literals, in a word.
 
-#include "common.cuh"
+#include "threads.cuh"
 #include "triples.cuh"
 
 struct Compax {

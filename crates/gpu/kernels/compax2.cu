@@ -1,6 +1,6 @@
 // COMPAX2: COMPAX with fills of ones.
 
-#include "common.cuh"
+#include "threads.cuh"
 #include "triples.cuh"
 
 struct Compax2 {

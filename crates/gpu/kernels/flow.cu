@@ -4,7 +4,7 @@
 // what is equal in order: what moves is a list of numbers, and each pass looks its bits up by them.
 // Bits that all flows have in common are left out, so that few passes are left.
 
-#include "common.cuh"
+#include "threads.cuh"
 #include "sort.cuh"
 
 static const u32 WORDS_TILE = 2048;

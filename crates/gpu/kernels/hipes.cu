@@ -1,6 +1,6 @@
 // HiPES: plain bitsets of the chunks that hold a row, each behind its number.
 
-#include "common.cuh"
+#include "threads.cuh"
 #include "piece.cuh"
 
 // Writes the number of each chunk.

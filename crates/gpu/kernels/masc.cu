@@ -1,9 +1,9 @@
 // Runs of any length: a run of zeros carries up to 30 ones that follow it.
 
-#include "common.cuh"
+#include "threads.cuh"
 #include "words.cuh"
+#include "groups.cuh"
 
-static const u32 GROUP_ROWS = 31;
 static const u32 ONES_FILL = 3u << 30;
 static const u32 CARRIED = 1u << 30;
 static const u32 CARRIED_MAX = 30;
@@ -54,7 +54,7 @@ struct Masc {
 // run gives the words from the row behind the run before it to its own last row.
 struct Windowed {
     // Counts the words, and writes them if there is a target.
-    static DEVICE_METHOD u32 walk(const uint2 *runs, u32 len, u32 at, u32 *target) {
+    static DEVICE_METHOD u32 walk(const uint2 *runs, u32 at, u32 *target) {
         Run run = run_at(runs, at);
         u32 row = run.is_first ? 0 : runs[at - 1].y + 1;
         u32 words = 0;
@@ -76,12 +76,12 @@ struct Windowed {
         return words;
     }
 
-    static DEVICE_METHOD u32 count(const uint2 *runs, u32 len, u32 at) {
-        return walk(runs, len, at, (u32 *)0);
+    static DEVICE_METHOD u32 count(const uint2 *runs, u32, u32 at) {
+        return walk(runs, at, (u32 *)0);
     }
 
-    static DEVICE_METHOD void write(const uint2 *runs, u32 len, u32 at, u32 *target) {
-        walk(runs, len, at, target);
+    static DEVICE_METHOD void write(const uint2 *runs, u32, u32 at, u32 *target) {
+        walk(runs, at, target);
     }
 };
 

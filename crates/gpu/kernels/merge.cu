@@ -3,7 +3,7 @@
 // Tiles are taken in groups, one block each: first the step of every group is found, then every
 // block goes through the groups before its own and through its own tiles.
 
-#include "common.cuh"
+#include "threads.cuh"
 #include "merge.cuh"
 
 static const u32 GROUP_TILES = 256;

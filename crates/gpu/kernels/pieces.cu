@@ -1,6 +1,6 @@
 // From sorted runs to pieces and containers, for the codecs that cut rows into chunks of 2^w.
 
-#include "common.cuh"
+#include "threads.cuh"
 #include "words.cuh"
 #include "piece.cuh"
 

@@ -1,6 +1,6 @@
 // PLWAH: a fill takes in a literal behind it that differs from it in one row.
 
-#include "common.cuh"
+#include "threads.cuh"
 #include "merge.cuh"
 
 struct Plwah {

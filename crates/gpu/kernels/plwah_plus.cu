@@ -1,6 +1,6 @@
 // PLWAH+: a short fill pairs with a literal of few odd rows, before or behind it.
 
-#include "common.cuh"
+#include "threads.cuh"
 #include "merge.cuh"
 
 struct PlwahPlus {

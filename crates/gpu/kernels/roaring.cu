@@ -1,7 +1,7 @@
 // Roaring, the public format: a header, and behind it a container for each chunk of 65,536 rows,
 // as an array, as a bitset or as runs, whichever is the smallest.
 
-#include "common.cuh"
+#include "threads.cuh"
 #include "piece.cuh"
 
 static const u32 CHUNK_ROWS = 1u << 16;
@@ -142,7 +142,9 @@ KERNEL roaring_headers(const Container *containers, const u32 *count, const u32 
     if (form.kind == RUNS) store16(target, start, form.runs);
 }
 
-// Writes the rows of each piece. The bytes of bitsets are 0.
+// Writes the rows of each piece. The bytes of bitsets are 0. A word at the end of a bitset may hold
+// bytes of the container next to it, which others store at the same time; the bits set here are not
+// among those.
 KERNEL roaring_rows(const Piece *pieces, const u32 *count, const Container *containers,
                     const u32 *starts, u8 *target) {
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;

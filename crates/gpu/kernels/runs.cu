@@ -8,7 +8,7 @@
 //
 // Digits of 16 bits take two such passes, the low byte first.
 
-#include "common.cuh"
+#include "threads.cuh"
 #include "run.cuh"
 #include "sort.cuh"
 
@@ -28,7 +28,7 @@ template <class Digit> DEVICE bool is_head(const Digit *digits, u32 at) {
     return at == 0 || digits[at] != digits[at - 1];
 }
 
-// Sixteen bytes of digits at a time. The list has room for whole tiles.
+// Sixteen bytes of digits at a time. Behind the list there is room for that.
 template <class Digit> struct Wide {
     static const u32 LEN = 16 / sizeof(Digit);
     Digit digits[LEN];

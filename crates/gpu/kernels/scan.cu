@@ -3,7 +3,7 @@
 // The array has `len` numbers, or one more than `*count` if `count` is not null, which then is less
 // than `len`.
 
-#include "common.cuh"
+#include "threads.cuh"
 
 static const u32 SCAN_THREADS = 256;
 static const u32 SCAN_EACH = 8;
@@ -79,7 +79,7 @@ KERNEL scan_apply(u32 *values, u32 len, const u32 *count, const u32 *sums) {
 }
 
 // Copies numbers to the host, without the copy engines.
-KERNEL publish(const u32 *numbers, u32 len, volatile u32 *host) {
+KERNEL scan_publish(const u32 *numbers, u32 len, volatile u32 *host) {
     if (threadIdx.x < len) host[threadIdx.x] = numbers[threadIdx.x];
     __threadfence_system();
 }

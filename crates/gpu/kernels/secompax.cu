@@ -1,6 +1,6 @@
 // SECOMPAX: COMPAX2 that also merges nearly full literals, and fills of different values.
 
-#include "common.cuh"
+#include "threads.cuh"
 #include "triples.cuh"
 
 struct Secompax {

@@ -1,4 +1,4 @@
-#include "common.cuh"
+#include "threads.cuh"
 
 // Sets of ids, in any order and with repeats, to HiPES chunks and to WAH words.
 //

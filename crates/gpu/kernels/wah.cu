@@ -3,7 +3,7 @@
 // A run gives up to four words: the empty groups before it, the group it starts in, the groups it
 // fills, the group it ends in. A group that several runs share is written by the first of them.
 
-#include "common.cuh"
+#include "threads.cuh"
 #include "words.cuh"
 #include "groups.cuh"
 

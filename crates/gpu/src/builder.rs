@@ -6,10 +6,10 @@ use std::sync::Arc;
 use tapdex_bitmap::Codec;
 use tapdex_bitmap::codec::masc::Windowed;
 use tapdex_engine::index::{
-    BuildError, Builder, ColumnIndex, CpuBuilder, Digits, Part, RunBuilder,
+    BuildError, Builder, ColumnIndex, CpuBuilder, Digits, Part, RunBuilder, check_runs,
 };
 
-use crate::column::{Form, ROWS_MAX, Slot, Source, Steps};
+use crate::column::{Form, ROW_BYTES, ROWS_MAX, Slot, Source, Steps};
 use crate::device::{Device, DeviceError};
 use crate::memory::Pinned;
 
@@ -22,8 +22,8 @@ const IN_FLIGHT: usize = 4;
 /// third is copied out. Columns in [pinned](Self::pinned) memory are read by the device itself;
 /// others are copied by the driver. What it hands out lies in pinned memory, too.
 ///
-/// Nothing is lost if the device fails. When its memory is full, fewer columns are in flight, and a
-/// column that does not fit at all is built on the CPU; when it does not answer any more, so are
+/// Nothing is lost if the device fails. When its memory is full, fewer columns are in flight from
+/// then on, and a column that does not fit at all is built on the CPU; when it does not answer any more, so are
 /// all columns from then on, those in flight included. [`trouble`](Self::trouble) says what
 /// happened.
 #[derive(Debug)]
@@ -111,45 +111,68 @@ impl GpuBuilder {
         let mut next = 0;
         let mut result = Ok(());
         while result.is_ok() && (next < columns.len() || !flights.is_empty()) {
-            if next < columns.len() && flights.len() < self.in_flight_max {
-                let column = columns[next];
-                match self.begin(column) {
-                    Ok(Some(slot)) => {
-                        flights.push_back(Flight { slot, column, is_written: false });
-                        next += 1;
-                    }
-                    Err(DeviceError::OutOfMemory { bytes }) if self.can_shrink(&flights) => {
-                        self.trouble = Some(DeviceError::OutOfMemory { bytes });
-                        self.in_flight_max = (self.in_flight_max / 2).max(1);
-                        self.idle.clear();
-                        // Those in flight go on; then there is more room.
-                        result = self.finish(&mut flights, &mut index, &mut done);
-                    }
-                    other if flights.is_empty() => {
-                        self.note(other.err());
-                        next += 1;
-                        result = self.build_here(column, &mut index, &mut done);
-                    }
-                    // Columns are handed over in order: first those before it.
-                    _ => result = self.finish(&mut flights, &mut index, &mut done),
-                }
-                // The newest is still on its way; meanwhile the others are written.
-                let behind = flights.len().saturating_sub(1);
-                Self::write(flights.iter_mut().take(behind));
+            let has_room =
+                |&&(source, _): &&(Source<'_>, _)| flights.len() < self.in_flight(source.rows());
+            let Some(&column) = columns.get(next).filter(has_room) else {
+                result = self.finish(&mut flights, &mut next, &mut index, &mut done);
                 continue;
+            };
+            match self.begin(column) {
+                Ok(Some(slot)) => {
+                    flights.push_back(Flight { slot, column, is_written: false });
+                    next += 1;
+                }
+                Err(trouble @ DeviceError::OutOfMemory { .. }) if self.can_shrink(&flights) => {
+                    self.shrink(trouble);
+                    // Those in flight go on; then there is more room.
+                    result = self.finish(&mut flights, &mut next, &mut index, &mut done);
+                }
+                other if flights.is_empty() => {
+                    self.note(other.err());
+                    next += 1;
+                    result = self.build_here(column, &mut index, &mut done);
+                }
+                // Columns are handed over in order: first those before it.
+                other => {
+                    self.note(other.err());
+                    result = self.finish(&mut flights, &mut next, &mut index, &mut done);
+                }
             }
-            result = self.finish(&mut flights, &mut index, &mut done);
+            // The newest is still on its way; meanwhile the others are written.
+            let behind = flights.len().saturating_sub(1);
+            Self::write(flights.iter_mut().take(behind));
         }
-        // The columns may go once the device has read them; after an error some are in flight.
-        for flight in &mut flights {
-            let _gone = flight.slot.wait_measured();
-        }
+        // The columns may go once the device has read them; giving memory back waits for that.
+        drop(flights);
         result
+    }
+
+    /// Whether the device builds such a column.
+    fn is_for_device(&self, source: &Source<'_>) -> bool {
+        let is_good = match *source {
+            Source::Rows(_) => true,
+            // What is wrong with them, the CPU says.
+            Source::Runs(digits, starts, rows) => check_runs(digits, starts, rows).is_ok(),
+        };
+        self.device.is_some() && is_good && (1..=ROWS_MAX).contains(&source.rows())
+    }
+
+    /// How many columns of so many rows are in flight: as many as the device has memory for.
+    fn in_flight(&self, rows: usize) -> usize {
+        let memory = self.device.as_ref().map_or(0, |device| device.facts().memory_free);
+        (memory / (ROW_BYTES * rows.max(1))).clamp(1, self.in_flight_max)
     }
 
     /// Whether fewer columns in flight would leave more memory.
     fn can_shrink(&self, flights: &VecDeque<Flight<'_>>) -> bool {
         !flights.is_empty() || !self.idle.is_empty()
+    }
+
+    /// Has fewer columns in flight from now on.
+    fn shrink(&mut self, trouble: DeviceError) {
+        self.trouble = Some(trouble);
+        self.in_flight_max = (self.in_flight_max / 2).max(1);
+        self.idle.clear();
     }
 
     /// Takes down what went wrong. A device that is lost is not asked again.
@@ -164,11 +187,10 @@ impl GpuBuilder {
 
     /// Sends a column to the device; none if it is not for it.
     fn begin(&mut self, (source, form): (Source<'_>, Form)) -> Result<Option<Slot>, DeviceError> {
-        let Some(device) = &self.device else { return Ok(None) };
-        if source.rows() == 0 || source.rows() > ROWS_MAX {
+        let Some(device) = self.device.clone().filter(|_| self.is_for_device(&source)) else {
             return Ok(None);
-        }
-        let mut slot = self.idle.pop().unwrap_or_else(|| Slot::new(device));
+        };
+        let mut slot = self.idle.pop().unwrap_or_else(|| Slot::new(&device));
         slot.measure(source, form)?;
         Ok(Some(slot))
     }
@@ -185,10 +207,12 @@ impl GpuBuilder {
         }
     }
 
-    /// Hands over the first of the columns in flight.
+    /// Hands over the first of the columns in flight. If there is no room for its index, all of them
+    /// start again, fewer at a time: `next` goes back to the first.
     fn finish<E: From<BuildError>>(
         &mut self,
         flights: &mut VecDeque<Flight<'_>>,
+        next: &mut usize,
         index: &mut ColumnIndex,
         done: &mut impl FnMut(&ColumnIndex) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -202,6 +226,12 @@ impl GpuBuilder {
                 index.parts.clear();
                 self.idle.push(flight.slot);
                 result
+            }
+            Err(trouble @ DeviceError::OutOfMemory { .. }) if self.can_shrink(flights) => {
+                *next -= 1 + flights.len();
+                flights.clear();
+                self.shrink(trouble);
+                Ok(())
             }
             Err(trouble) => {
                 self.note(Some(trouble));
@@ -251,10 +281,7 @@ pub(crate) fn take_index(
     form: Form,
     index: &mut ColumnIndex,
 ) -> Result<(), DeviceError> {
-    index.codec = match form {
-        Form::Whole(codec) => codec,
-        Form::MascWindows => Codec::Masc,
-    };
+    index.codec = form.codec();
     index.rows = u32::try_from(rows).unwrap_or(u32::MAX);
     index.offsets = slot.wait_copied(&mut index.keys)?;
     index.parts.clear();
@@ -300,6 +327,8 @@ impl Builder for GpuBuilder {
         codec: Codec,
         target: &mut ColumnIndex,
     ) -> Result<(), BuildError> {
+        // What it holds of an index before may be the memory that is needed.
+        target.parts.clear();
         self.build_sources(&[(Source::Rows(column), Form::Whole(codec))], |index| {
             target.clone_from(index);
             Ok(())

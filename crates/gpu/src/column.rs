@@ -2,7 +2,7 @@
 //!
 //! A column goes through in two halves. [`Slot::measure`] copies it in, sorts its runs and finds
 //! out how many bytes its index takes; when that is known, [`Slot::write`] has the index written
-//! and copied out. Neither waits for the device.
+//! and copied out. Neither waits for the device, unless memory has to grow.
 
 use std::sync::Arc;
 
@@ -14,6 +14,10 @@ use crate::memory::{Memory, Pinned, bytes_of_longs, bytes_of_shorts};
 
 /// Rows of a column, at most: so few that no codec has to split a fill.
 pub(crate) const ROWS_MAX: usize = 1 << 27;
+
+/// Bytes of the device's memory that a row of a column in flight takes, about: runs twice, their
+/// digits, items or pieces and containers, and the index.
+pub(crate) const ROW_BYTES: usize = 80;
 
 /// Elements of a tile, and threads that sort it, as in `runs.cu`.
 pub(crate) const TILE: usize = 8192;
@@ -366,12 +370,16 @@ impl Slot {
                 self.measure_pieces(16)?;
                 self.measure_roaring()?;
             }
-            Form::Whole(codec) => self.measure_merged(codec)?,
+            Form::Whole(Codec::Plwah) => self.measure_merged(PLWAH)?,
+            Form::Whole(Codec::PlwahPlus) => self.measure_merged(PLWAH_PLUS)?,
+            Form::Whole(Codec::Compax) => self.measure_merged(COMPAX)?,
+            Form::Whole(Codec::Compax2) => self.measure_merged(COMPAX2)?,
+            Form::Whole(Codec::Secompax) => self.measure_merged(SECOMPAX)?,
         }
         let host = self.host_totals.reserve(&self.device, 4 * TOTALS)?;
         // Written by a kernel, not copied: a copy would wait for those of other columns.
         let grid = (1, 32, 0);
-        self.launch("scan", "publish", grid, args![self.layout.totals, u32_of(TOTALS), host])?;
+        self.launch("scan", "scan_publish", grid, args![self.layout.totals, u32_of(TOTALS), host])?;
         self.measured = Some(record(&self.device, Stream::Compute)?);
         Ok(())
     }
@@ -533,7 +541,7 @@ impl Slot {
     }
 
     /// Writes the words of WAH, and counts what a merging codec makes of them.
-    fn measure_merged(&mut self, codec: Codec) -> Result<(), DeviceError> {
+    fn measure_merged(&mut self, (stem, count, _): Merging) -> Result<(), DeviceError> {
         let device = Arc::clone(&self.device);
         self.measure_words("wah", "wah_count", Total::Items)?;
         let p = &mut self.layout;
@@ -555,7 +563,6 @@ impl Slot {
         let p = self.layout;
         let target = (p.items, p.key_items);
         self.write_words("wah", "wah_write", target, Total::Items, Some(p.item_firsts))?;
-        let (stem, count, _) = merging(codec);
         let args = args![p.items, p.total(Total::Items), p.item_firsts, steps, extras];
         self.launch(stem, count, (tiles, THREADS, 0), args)?;
         let items = p.total(Total::Items);
@@ -572,7 +579,7 @@ impl Slot {
         let device = Arc::clone(&self.device);
         let (b, p) = (&mut self.buffers, &mut self.layout);
         // A chunk's end cuts one run at most.
-        let chunks = (ROWS_MAX >> width) + 1;
+        let chunks = (p.rows >> width) + 1;
         p.pieces_max = p.runs_max + chunks;
         p.containers_max = p.pieces_max.min(p.keys_max.saturating_mul(chunks));
         p.pieces = b.pieces.reserve(&device, 16 * p.pieces_max)?;
@@ -683,7 +690,15 @@ impl Slot {
             }
             Form::Whole(Codec::Hipes(width)) => self.write_hipes(width.get().into(), out, room)?,
             Form::Whole(Codec::Roaring) => self.write_roaring(out, room)?,
-            Form::Whole(codec) => self.write_merged(codec, out, room)?,
+            Form::Whole(Codec::Plwah) => self.write_merged(PLWAH, out)?,
+            Form::Whole(Codec::PlwahPlus) => self.write_merged(PLWAH_PLUS, out)?,
+            Form::Whole(Codec::Compax) => {
+                // Full groups are words of ones.
+                device.fill(Stream::Compute, out, 0xFF, room)?;
+                self.write_merged(COMPAX, out)?;
+            }
+            Form::Whole(Codec::Compax2) => self.write_merged(COMPAX2, out)?,
+            Form::Whole(Codec::Secompax) => self.write_merged(SECOMPAX, out)?,
         }
         let written = record(&device, Stream::Compute)?;
         device.wait_in(Stream::Out, written.handle)?;
@@ -709,13 +724,8 @@ impl Slot {
         })
     }
 
-    fn write_merged(&self, codec: Codec, out: Address, room: usize) -> Result<(), DeviceError> {
+    fn write_merged(&self, (stem, _, write): Merging, out: Address) -> Result<(), DeviceError> {
         let p = &self.layout;
-        if codec == Codec::Compax {
-            // Full groups are words of ones.
-            self.device.fill(Stream::Compute, out, 0xFF, room)?;
-        }
-        let (stem, _, write) = merging(codec);
         let args = args![
             p.items,
             p.total(Total::Items),
@@ -781,12 +791,10 @@ impl Slot {
 }
 
 /// The kernels of a merging codec: stem, counting and writing.
-fn merging(codec: Codec) -> (&'static str, &'static str, &'static str) {
-    match codec {
-        Codec::PlwahPlus => ("plwah_plus", "plwah_plus_count", "plwah_plus_write"),
-        Codec::Compax => ("compax", "compax_count", "compax_write"),
-        Codec::Compax2 => ("compax2", "compax2_count", "compax2_write"),
-        Codec::Secompax => ("secompax", "secompax_count", "secompax_write"),
-        _ => ("plwah", "plwah_count", "plwah_write"),
-    }
-}
+type Merging = (&'static str, &'static str, &'static str);
+
+const PLWAH: Merging = ("plwah", "plwah_count", "plwah_write");
+const PLWAH_PLUS: Merging = ("plwah_plus", "plwah_plus_count", "plwah_plus_write");
+const COMPAX: Merging = ("compax", "compax_count", "compax_write");
+const COMPAX2: Merging = ("compax2", "compax2_count", "compax2_write");
+const SECOMPAX: Merging = ("secompax", "secompax_count", "secompax_write");

@@ -96,8 +96,12 @@ impl Drop for Event {
 /// A device. Addresses, events and pinned memory are handed out raw here; [`memory`](crate::memory)
 /// owns them.
 ///
-/// Everything but `alloc`, `pin` and what waits returns at once; the device works through its
-/// streams by itself.
+/// What copies, fills or launches returns at once, and the device works through its streams by
+/// itself; but a kernel is compiled when it is first launched, and bytes that are not pinned are
+/// copied aside first. Giving memory back waits for all that was asked for.
+///
+/// Whoever calls these functions keeps the addresses right and the memory alive: they are what the
+/// builders of this crate are made of, not meant for others.
 pub trait Device: std::fmt::Debug + Send + Sync {
     /// What is known of it.
     fn facts(&self) -> &Facts;

@@ -13,7 +13,7 @@ use tapdex_engine::IndexError;
 use tapdex_engine::archive::device::{
     KEY_WORDS, SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
 };
-use tapdex_engine::index::{Builder, ColumnIndex, CpuBuilder, Digits, Width};
+use tapdex_engine::index::{Builder, ColumnIndex, CpuBuilder, Digits, Width, check_runs};
 
 use crate::builder::take_index;
 use crate::column::{
@@ -331,7 +331,7 @@ impl SegmentIndexer {
     /// Sends the few numbers to the host.
     fn publish(&self, at: &Places) -> Result<(), DeviceError> {
         let args = args![at.small, u32_of(SMALL_LEN), at.host_small];
-        self.launch("scan", "publish", (1, 32), args)
+        self.launch("scan", "scan_publish", (1, 32), args)
     }
 
     /// Sorts the numbers below `len` by some bits after the other, those that count for more last;
@@ -542,12 +542,8 @@ fn check_column(column: &SegmentColumn<'_>, rows: usize) -> Result<(), SegmentFa
             Err(refuse(format!("a key has no bit {shift} in word {word}")))
         }
         SegmentColumn::Runs(digits, starts) => {
-            let is_good = digits.len() == starts.len()
-                && starts.is_sorted_by(|start, next| start < next)
-                && starts.first() == Some(&0)
-                && starts.last().is_some_and(|&last| (last as usize) < rows);
-            let failed = || refuse(format!("runs that do not part {rows} rows"));
-            if is_good { Ok(()) } else { Err(failed()) }
+            let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+            check_runs(digits, starts, rows).map_err(|error| refuse(error.to_string()))
         }
         _ => Ok(()),
     }

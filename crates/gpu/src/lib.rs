@@ -88,6 +88,8 @@ pub mod measure;
 pub mod memory;
 pub mod sets;
 pub mod sources;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 mod builder;
 mod column;

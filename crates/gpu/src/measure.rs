@@ -22,7 +22,7 @@ pub struct Bus {
     pub from_device: f64,
     /// Each way, both at the same time.
     pub both_ways: f64,
-    /// Within the device, bytes read and bytes written together.
+    /// Within the device, bytes that are filled.
     pub on_device: f64,
 }
 
@@ -75,7 +75,7 @@ impl Bus {
     }
 }
 
-/// The middle one of some numbers, which are sorted.
+/// The middle one of some numbers, which are sorted; of an even number, the higher of the two.
 pub fn median(numbers: &mut [f64]) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
@@ -275,6 +275,8 @@ fn draw_flows(rows: usize, seed: u64) -> Vec<([u8; TUPLE], usize)> {
 
 /// Runs that are not counted: they take memory and compile kernels.
 const WARM_UPS: usize = 2;
+/// Runs in which the kernels alone are timed, the first of which is not counted.
+const KERNEL_RUNS: usize = 4;
 
 /// What was measured of a codec on some columns.
 #[derive(Debug, Clone)]
@@ -338,16 +340,17 @@ pub fn measure(
         }
     }
     let mut alone = GpuBuilder::new(Arc::clone(device)).with_in_flight(1);
-    let first = &sources[..sources.len().min(3)];
-    for run in 0..3 {
+    let once = &sources[..sources.len() / rounds.max(1)];
+    let mut kernels = Vec::new();
+    for run in 0..KERNEL_RUNS {
         let before = alone.steps().kernels();
-        let built = alone.build_sources::<BuildError>(first, |_| Ok(()));
+        let built = alone.build_sources::<BuildError>(once, |_| Ok(()));
         check(&alone, built)?;
         if run > 0 {
-            let share = first.len() as f64 / sources.len() as f64;
-            measured.kernels = (alone.steps().kernels() - before) / share;
+            kernels.push((alone.steps().kernels() - before) * rounds.max(1) as f64);
         }
     }
+    measured.kernels = median(&mut kernels);
     Ok(measured)
 }
 

@@ -37,7 +37,7 @@ pub const STEMS: &[(&str, &str)] = &[
 
 /// The files that they include: name, with extension, and text.
 pub const HEADERS: &[(&str, &str)] = &[
-    file!("common.cuh", ""),
+    file!("threads.cuh", ""),
     file!("groups.cuh", ""),
     file!("merge.cuh", ""),
     file!("piece.cuh", ""),

@@ -90,6 +90,31 @@ fn a_full_device_has_fewer_columns_in_flight() {
     assert!(none_there, "with hardly any memory the CPU builds what does not fit");
 }
 
+/// With room for one column all are built on the device, whatever room there is beyond that.
+#[test]
+fn room_for_one_column_is_enough() {
+    let column: Vec<u8> = (0..2_000_u32).map(|row| (row * row / 7).to_le_bytes()[0]).collect();
+    let all = vec![(Digits::Bytes(&column), Codec::Wah); 12];
+    let build = |device: &std::sync::Arc<HostDevice>| {
+        let mut builder = GpuBuilder::new(device.clone());
+        builder.build_each::<BuildError>(&all, |_| Ok(())).unwrap();
+        builder
+    };
+    let alone = HostDevice::new(1).unwrap();
+    let mut builder = GpuBuilder::new(alone.clone()).with_in_flight(1);
+    builder.build_each::<BuildError>(&all, |_| Ok(())).unwrap();
+    let needed = alone.memory_used();
+    for tenths in 10..45 {
+        let device = HostDevice::new(1).unwrap();
+        device.fail_alloc_above(needed * tenths / 10);
+        let built = build(&device).built();
+        assert_eq!((built.device, built.cpu), (12, 0), "{tenths} tenths");
+    }
+    let device = HostDevice::new(1).unwrap();
+    device.fail_alloc_above(needed / 2);
+    assert_eq!(build(&device).built().cpu, 12);
+}
+
 #[test]
 fn columns_too_long_for_the_device_are_built_here() {
     let device = HostDevice::new(1).unwrap();

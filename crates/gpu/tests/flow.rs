@@ -18,20 +18,10 @@ use tapdex_gpu::device::Device;
 use tapdex_gpu::flow::{SegmentIndexer, measure_segment};
 use tapdex_gpu::host::HostDevice;
 use tapdex_gpu::measure::Random;
-
-fn on_gpu() -> bool {
-    std::env::var("TAPDEX_DEVICE").is_ok_and(|device| device == "cuda")
-}
-
-fn is_large() -> bool {
-    on_gpu() && !std::env::var("TAPDEX_PARITY").is_ok_and(|size| size == "small")
-}
+use tapdex_gpu::testing::{is_large, on_gpu};
 
 fn device(seed: u64) -> Arc<dyn Device> {
-    if on_gpu() {
-        return tapdex_gpu::cuda::CudaDevice::open(0).unwrap();
-    }
-    HostDevice::from_env(seed).unwrap()
+    tapdex_gpu::testing::device(seed).unwrap()
 }
 
 fn below(random: &mut Random, end: usize) -> usize {

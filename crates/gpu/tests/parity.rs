@@ -13,27 +13,18 @@ use tapdex_bitmap::codec::masc::Windowed;
 use tapdex_bitmap::{ALL_CODECS, Codec};
 use tapdex_engine::index::{BuildError, Builder, ColumnIndex, CpuBuilder, Digits};
 use tapdex_gpu::device::Device;
+use tapdex_gpu::testing::{is_large, on_gpu};
 use tapdex_gpu::{Form, GpuBuilder, Source};
 
-fn on_gpu() -> bool {
-    std::env::var("TAPDEX_DEVICE").is_ok_and(|device| device == "cuda")
-}
-
 fn device() -> Arc<dyn Device> {
-    if on_gpu() {
-        return tapdex_gpu::cuda::CudaDevice::open(0).unwrap();
-    }
-    let seed = std::env::var("TAPDEX_SHIM_SEED").map_or(1, |seed| seed.parse().unwrap());
-    tapdex_gpu::host::HostDevice::new(seed).unwrap()
+    tapdex_gpu::testing::device(1).unwrap()
 }
 
 /// Rows of the larger columns.
 fn rows_large() -> usize {
-    let small = std::env::var("TAPDEX_PARITY").is_ok_and(|size| size == "small");
-    match (on_gpu(), small) {
-        (true, false) => 5_000_000,
-        (true, true) => 200_000,
-        (false, _) => 40_000,
+    match (on_gpu(), is_large()) {
+        (true, true) => 5_000_000,
+        _ => 40_000,
     }
 }
 
@@ -188,9 +179,9 @@ fn small_columns() {
     let mut all = Vec::new();
     for rows in [0, 1, 2, 30, 31, 32, 62, 63, 1_000] {
         let kinds = columns(rows);
-        // Each kind in some sizes on the CPU, where a launch takes a while, and in all on a GPU.
+        // Each kind in some sizes where a launch takes a while, in all on a GPU.
         let picked = kinds.into_iter().enumerate();
-        all.extend(picked.filter(|(kind, _)| on_gpu() || (kind + rows) % 4 == 0).map(|(_, c)| c));
+        all.extend(picked.filter(|(kind, _)| is_large() || (kind + rows) % 4 == 0).map(|(_, c)| c));
     }
     println!("{} small columns, all equal", check(&all, &forms()));
 }
@@ -252,25 +243,101 @@ fn runs_that_the_caller_knows() {
 fn windows_of_masc() {
     let mut gpu = GpuBuilder::new(device());
     for (name, column) in columns(20_000) {
-        let mut expected = Vec::new();
-        let mut keys: Vec<u16> = column.clone();
+        // Not too many keys: each has a word for every window.
+        let column: Vec<u16> = column.iter().map(|&digit| digit & 0x01FF).collect();
+        let mut keys = column.clone();
         keys.sort_unstable();
         keys.dedup();
+        let (mut expected, mut offsets) = (Vec::new(), vec![0]);
         for &key in &keys {
             let ids = (0_u32..).zip(&column).filter(|&(_, &digit)| digit == key);
             Windowed::encode(&ids.map(|(row, _)| row).collect::<Vec<_>>(), &mut expected);
-            if expected.len() > 4_000_000 {
-                break;
-            }
+            offsets.push(expected.len() as u64);
         }
         let all = [(Source::Rows(Digits::Shorts(&column)), Form::MascWindows)];
         gpu.build_sources::<BuildError>(&all, |index| {
-            assert_eq!(index.keys, keys, "{name}");
-            let bytes: Vec<u8> = index.bitmaps();
-            assert!(bytes.starts_with(&expected), "{name}");
+            assert_eq!((&index.keys, &index.offsets), (&keys, &offsets), "{name}");
+            assert!(index.bitmaps() == expected, "{name}");
             Ok(())
         })
         .unwrap();
         assert!(gpu.trouble().is_none());
     }
+}
+
+/// So many rows that every loop over tiles goes round more than once; on a GPU only, in memory that
+/// the device reads by itself.
+#[test]
+fn columns_as_long_as_can_be() {
+    if !is_large() {
+        return;
+    }
+    let mut gpu = GpuBuilder::new(device());
+    let rows = 1 << 27;
+    let mut column = gpu.pinned(rows).unwrap();
+    let mut random = Random(27);
+    column.iter_mut().for_each(|digit| *digit = random.next() as u8);
+    let mut cpu = CpuBuilder::new(0);
+    let mut expected = ColumnIndex::default();
+    let codecs = [Codec::Wah, Codec::Secompax, Codec::Roaring];
+    for (digits, what) in
+        [(Digits::Bytes(&column), "bytes"), (Digits::Shorts(&column.shorts()[..1 << 26]), "shorts")]
+    {
+        let all = codecs.map(|codec| (digits, codec));
+        gpu.build_each::<BuildError>(&all, |index| {
+            cpu.build(digits, index.codec, &mut expected)?;
+            assert_same(&format!("{what}, {}", index.codec), index, &expected);
+            Ok(())
+        })
+        .unwrap();
+    }
+    assert!(gpu.trouble().is_none() && gpu.built().cpu == 0);
+    println!("{} columns of {rows} rows and half of it, all equal", 2 * codecs.len());
+}
+
+#[test]
+fn pinned_columns() {
+    let mut gpu = GpuBuilder::new(device());
+    let (mut cpu, mut expected) = (CpuBuilder::new(1), ColumnIndex::default());
+    let mut random = Random(3);
+    let pinned: Vec<_> = (0..9)
+        .map(|_| {
+            let mut column = gpu.pinned(20_000).unwrap();
+            column.iter_mut().for_each(|digit| *digit = random.next() as u8 & 0x1F);
+            column
+        })
+        .collect();
+    let all: Vec<_> =
+        pinned.iter().zip(ALL_CODECS).map(|(c, codec)| (Digits::Bytes(c), codec)).collect();
+    let mut at = 0;
+    gpu.build_each::<BuildError>(&all, |index| {
+        cpu.build(all[at].0, all[at].1, &mut expected)?;
+        assert_same("pinned", index, &expected);
+        at += 1;
+        Ok(())
+    })
+    .unwrap();
+    assert!(gpu.trouble().is_none() && at == 9);
+}
+
+#[test]
+fn runs_that_part_nothing_are_refused() {
+    let mut gpu = GpuBuilder::new(device());
+    for (digits, starts) in [
+        (&[3, 4][..], &[5, 2][..]),
+        (&[3, 4], &[1, 2]),
+        (&[3, 4], &[0, 5, 7]),
+        (&[3, 4], &[0]),
+        (&[3, 4], &[0, 50]),
+        (&[], &[]),
+    ] {
+        for codec in [Codec::Wah, Codec::Compax, Codec::Roaring] {
+            let all = [(Source::Runs(digits, starts, 10), Form::Whole(codec))];
+            let built = gpu.build_sources::<BuildError>(&all, |index| panic!("{index:?}"));
+            assert!(matches!(built, Err(BuildError::BadRuns { .. })), "{digits:?} {starts:?}");
+        }
+    }
+    let good = [(Source::Runs(&[3, 4], &[0, 5], 10), Form::Whole(Codec::Wah))];
+    gpu.build_sources::<BuildError>(&good, |_| Ok(())).unwrap();
+    assert_eq!((gpu.built().device, gpu.trouble().is_none()), (1, true));
 }

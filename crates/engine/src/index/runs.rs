@@ -102,7 +102,7 @@ impl RunBuilder {
         codec: Codec,
         target: &mut ColumnIndex,
     ) -> Result<(), BuildError> {
-        check(digits, starts, rows)?;
+        check_runs(digits, starts, rows)?;
         if count_changes(digits) >= (rows / 2) as usize {
             // Hardly fewer runs than rows: rows are sorted and encoded faster than runs.
             let mut spread_out = digits;
@@ -134,7 +134,7 @@ impl RunBuilder {
         starts: &[u32],
         rows: u32,
     ) -> Result<Codec, BuildError> {
-        check(digits, starts, rows)?;
+        check_runs(digits, starts, rows)?;
         let mut sizes = Sizes::default();
         self.merged.merge(digits, starts, rows, RUNS_SAMPLED);
         self.sorted.for_each_digit(&self.merged, |_, runs| sizes.add(&Sizes::of_runs(runs)));
@@ -147,8 +147,9 @@ impl RunBuilder {
     }
 }
 
-/// Whether the runs part the rows.
-fn check(digits: &[u16], starts: &[u32], rows: u32) -> Result<(), BuildError> {
+/// Whether the runs part the rows: as many digits as starts, the first start 0, each of the others
+/// above the one before, all below `rows`.
+pub fn check_runs(digits: &[u16], starts: &[u32], rows: u32) -> Result<(), BuildError> {
     let after = starts.get(1..).unwrap_or_default();
     // All of them are looked at, because that is faster than stopping at one that will not come.
     let ascend = starts.iter().zip(after).fold(true, |good, (start, end)| good & (start < end));

@@ -1,6 +1,6 @@
 // Kernels for the test of the shim: some right, and some with a fault that it must report.
 
-#include "common.cuh"
+#include "threads.cuh"
 
 // Right: the sums before each number of a block's.
 KERNEL sums(const u32 *in, u32 *out, u32 n) {

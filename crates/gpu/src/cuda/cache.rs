@@ -126,7 +126,8 @@ fn aside(path: &Path) -> PathBuf {
 }
 
 fn write_new(path: &Path, key: Key, kernels: &[u8]) -> std::io::Result<()> {
-    let mut file = File::create(path)?;
+    // A name that is there already, a link say, is not followed.
+    let mut file = File::create_new(path)?;
     file.write_all(&head_of(key, kernels))?;
     file.write_all(kernels)
 }

@@ -362,7 +362,8 @@ impl Args {
             Some(device) => {
                 let mut builder = GpuBuilder::new(device);
                 write_columns(&mut builder, &columns, &mut writer, progress)?;
-                if let Some(trouble) = builder.trouble() {
+                // Where fewer columns at a time helped, there is nothing to be told.
+                if let Some(trouble) = builder.trouble().filter(|_| builder.built().cpu > 0) {
                     let built = counted(builder.built().cpu, "column");
                     note(&format!(
                         "the device failed, {built} built on the CPU instead: {trouble}"

@@ -1,6 +1,6 @@
 //! Sets of ids, as in the paper that HiPES is from.
 
-use tapdex_gpu::sets::scenarios::{Measured, SCENARIOS, SEED, measure_scenario};
+use tapdex_gpu::sets::scenarios::{Measured, SCENARIOS, SEED, measure_scenario, measure_widths};
 
 use super::Plan;
 use crate::cmd::bench::bars::{Bar, Bars};
@@ -61,5 +61,44 @@ pub(super) fn measure(
         row("hipes as published", &result.published, published.hipes);
         row("wah", &result.wah, published.wah);
     }
-    report.table(&sheet, Some(&bars))
+    report.table(&sheet, Some(&bars))?;
+    widths(plan, report, progress)
+}
+
+/// The scenarios whose chunks are made larger and smaller.
+const SWEPT: [&str; 2] = ["S2", "S4"];
+
+fn widths(plan: &Plan<'_>, report: &mut Report<'_>, progress: &mut Progress) -> anyhow::Result<()> {
+    for scenario in SCENARIOS.into_iter().filter(|scenario| SWEPT.contains(&scenario.name)) {
+        let name = scenario.name;
+        progress.show(|_| format!("scenario {name}, chunks of all sizes"));
+        let title = format!("HiPES, chunks of 2^w rows, {name}: MB/s");
+        let headings = ["w", "directly", "one at a time", "as published", "one at a time", "ratio"];
+        let mut sheet = Sheet::new(&format!("gpu-widths-{name}"), &title, &headings);
+        let mut bars = Bars {
+            title,
+            unit: "MB/s of input from host to host, directly, the median".to_owned(),
+            mark: Some("the way it was published".to_owned()),
+            bars: vec![],
+        };
+        for result in measure_widths(plan.device, scenario, plan.runs)? {
+            let (direct, published) = (&result.direct, &result.published);
+            let rate = |rate: f64| format!("{rate:.0}");
+            sheet.row(vec![
+                result.width.get().to_string(),
+                rate(direct.pipelined.median),
+                rate(direct.single.median),
+                rate(published.pipelined.median),
+                rate(published.single.median),
+                format!("{:.3}", direct.ratio),
+            ]);
+            bars.bars.push(Bar {
+                label: format!("w = {}", result.width.get()),
+                value: direct.pipelined.median,
+                mark: Some(published.pipelined.median),
+            });
+        }
+        report.table(&sheet, Some(&bars))?;
+    }
+    Ok(())
 }
