@@ -492,10 +492,15 @@ fn pointer_of<T>(number: u64) -> *mut T {
     ptr::with_exposed_provenance_mut(number as usize)
 }
 
+/// Whether there is a driver at all. That is soon known; opening a device takes half a second.
+pub fn has_driver() -> bool {
+    // SAFETY: loading the driver runs its own start, which asks nothing of us.
+    unsafe { sys::is_culib_present() }
+}
+
 /// Sees to it that the driver is there, is not too old, and runs.
 fn driver_ready() -> Result<(), DeviceError> {
-    // SAFETY: loading the driver runs its own start, which asks nothing of us.
-    if !unsafe { sys::is_culib_present() } {
+    if !has_driver() {
         return Err(DeviceError::Missing(NO_DRIVER.to_owned()));
     }
     for name in DRIVER_CALLS {

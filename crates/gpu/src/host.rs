@@ -15,13 +15,18 @@
 //! shows as another result with some seeds, so that a test compares results with several. Fresh
 //! memory is garbage.
 //!
-//! Streams do their work at once. Tests of what stands above can have the device run out of memory
-//! and be lost when they like.
+//! Work that a stream is asked for waits until an event behind it is waited for, or memory is given
+//! back; some of it is done before, at any call. How far which stream is follows from the seed too,
+//! so that a stream that should wait for another, or a host that should wait for a stream, gives
+//! another result with some seeds. What fails is reported by a call that comes later.
+//!
+//! Tests of what stands above can have the device run out of memory and be lost when they like.
 
 #![allow(unsafe_code, reason = "kernels compiled at run time read and write raw memory")]
 
 mod build;
 mod heap;
+mod streams;
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -31,29 +36,41 @@ use std::time::Instant;
 
 use crate::device::{Address, Arg, Device, DeviceError, Facts, Launch, Stream};
 use heap::{Heap, Kind, Range};
+use streams::{Bytes, Point, Streams, Work};
 
 /// The environment variable that names the seed of [`HostDevice::from_env`].
 pub const SEED_VARIABLE: &str = "TAPDEX_SHIM_SEED";
+
+/// What the target of a copy holds until the copy is done.
+const NOT_YET: u8 = 0xA5;
 
 /// A device made of this machine's CPU.
 #[derive(Debug)]
 pub struct HostDevice {
     facts: Facts,
-    seed: u64,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
     heap: Heap,
+    streams: Streams,
+    seed: u64,
     /// Total bytes on the device that may be allocated.
     memory_max: usize,
     launches: u64,
     /// The launch at which the device is lost.
     lose_at: Option<u64>,
     lost: Option<DeviceError>,
-    events: HashMap<u64, Instant>,
+    events: HashMap<u64, Event>,
     events_made: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    point: Point,
+    /// When its stream came to it, if it has.
+    reached: Option<Instant>,
 }
 
 impl HostDevice {
@@ -75,6 +92,8 @@ impl HostDevice {
         build::compiler()?;
         let state = State {
             heap: Heap::new(seed),
+            streams: Streams::new(seed),
+            seed,
             memory_max: facts.memory_free,
             launches: 0,
             lose_at: None,
@@ -82,7 +101,7 @@ impl HostDevice {
             events: HashMap::new(),
             events_made: 0,
         };
-        Ok(Arc::new(Self { facts, seed, state: Mutex::new(state) }))
+        Ok(Arc::new(Self { facts, state: Mutex::new(state) }))
     }
 
     /// A device with the seed that the environment variable `TAPDEX_SHIM_SEED` names, or else with
@@ -122,27 +141,109 @@ impl HostDevice {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state of a device that is not lost.
+    /// The state of a device that is not lost, after what its streams did meanwhile.
     fn alive(&self) -> Result<MutexGuard<'_, State>, DeviceError> {
-        let state = self.lock();
-        match &state.lost {
-            Some(error) => Err(error.clone()),
-            None => Ok(state),
+        let mut state = self.lock();
+        state.go_on();
+        state.check().map(|()| state)
+    }
+
+    /// Gives memory back once all that was asked for is done.
+    fn give_back(&self, at: &'static str, kind: Kind, address: Address) {
+        let mut state = self.lock();
+        while let Some(stream) = state.streams.next_ready() {
+            state.step(stream);
+        }
+        if let Err(why) = state.heap.free(kind, address) {
+            state.lose(at, why);
         }
     }
 }
 
 impl State {
-    /// The device is lost from now on.
+    /// The device is lost from now on, and what it was asked for is not done.
     fn lose(&mut self, at: &'static str, why: String) -> DeviceError {
         let error = DeviceError::Lost { at, why };
         self.lost = Some(error.clone());
+        self.streams.clear();
         error
     }
 
-    fn event(&mut self, at: &'static str, event: u64) -> Result<Instant, DeviceError> {
+    fn check(&self) -> Result<(), DeviceError> {
+        self.lost.as_ref().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    fn event(&mut self, at: &'static str, event: u64) -> Result<Event, DeviceError> {
         let known = self.events.get(&event).copied();
         known.ok_or_else(|| self.lose(at, format!("there is no event {event}")))
+    }
+
+    /// When an event was reached.
+    fn reached(&mut self, at: &'static str, event: u64) -> Result<Instant, DeviceError> {
+        let reached = self.event(at, event)?.reached;
+        reached.ok_or_else(|| self.lose(at, format!("event {event} was not waited for")))
+    }
+
+    /// Has streams do what they need not do yet.
+    fn go_on(&mut self) {
+        while let Some(stream) = self.streams.next_eager() {
+            self.step(stream);
+        }
+    }
+
+    /// Has a stream do the next thing. If it fails, the device is lost.
+    fn step(&mut self, stream: usize) {
+        let Some(work) = self.streams.take(stream) else { return };
+        let (at, done) = match work {
+            Work::CopyIn { from, to } => ("copy_in", self.do_copy_in(&from, to)),
+            Work::CopyOut { from, to, bytes } => ("copy_out", self.do_copy_out(from, to, bytes)),
+            Work::Fill { at, value, bytes } => ("fill", self.do_fill(at, value, bytes)),
+            Work::Launch { library, launch, args, seed } => {
+                let ran = library.launch(launch, &args, seed, &self.heap.ranges());
+                let ran = ran.and_then(|()| self.heap.check(launch.kernel));
+                ("launch", ran.map_err(|why| format!("{why} (device seed {})", self.seed)))
+            }
+            Work::Record(event) => {
+                if let Some(event) = self.events.get_mut(&event) {
+                    event.reached = Some(Instant::now());
+                }
+                return;
+            }
+            // Taken only when the point is reached.
+            Work::Wait(_) => return,
+        };
+        if let Err(why) = done {
+            self.lose(at, why);
+        }
+    }
+
+    fn do_copy_in(&self, from: &Bytes, to: Address) -> Result<(), String> {
+        let (from, bytes) = match from {
+            Bytes::Staged(bytes) => (bytes.as_ptr(), bytes.len()),
+            Bytes::Pinned(address, bytes) => {
+                (self.heap.range(Kind::Pinned, *address, *bytes)?.cast_const(), *bytes)
+            }
+        };
+        let to = self.heap.range(Kind::Device, to, bytes)?;
+        // SAFETY: `from` has that many bytes, staged or pinned, and `range` gives a place with that
+        // many inside an allocation of the device, which they do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+        Ok(())
+    }
+
+    fn do_copy_out(&self, from: Address, to: Address, bytes: usize) -> Result<(), String> {
+        let from = self.heap.range(Kind::Device, from, bytes)?;
+        let to = self.heap.range(Kind::Pinned, to, bytes)?;
+        // SAFETY: `range` gives places with that many bytes inside two allocations.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+        Ok(())
+    }
+
+    fn do_fill(&self, at: Address, value: u8, bytes: usize) -> Result<(), String> {
+        let at = self.heap.range(Kind::Device, at, bytes)?;
+        // SAFETY: `range` gives a place with that many bytes inside an allocation.
+        unsafe { std::ptr::write_bytes(at, value, bytes) };
+        Ok(())
     }
 
     /// The place of a range that lies inside an allocation of the kind.
@@ -172,10 +273,7 @@ impl Device for HostDevice {
     }
 
     fn free(&self, address: Address) {
-        let mut state = self.lock();
-        if let Err(why) = state.heap.free(Kind::Device, address) {
-            state.lose("free", why);
-        }
+        self.give_back("free", Kind::Device, address);
     }
 
     fn pin(&self, bytes: usize) -> Result<Address, DeviceError> {
@@ -184,45 +282,52 @@ impl Device for HostDevice {
     }
 
     fn unpin(&self, address: Address) {
-        let mut state = self.lock();
-        if let Err(why) = state.heap.free(Kind::Pinned, address) {
-            state.lose("unpin", why);
-        }
+        self.give_back("unpin", Kind::Pinned, address);
     }
 
-    fn copy_in(&self, _: Stream, from: &[u8], to: Address) -> Result<(), DeviceError> {
+    fn copy_in(&self, stream: Stream, from: &[u8], to: Address) -> Result<(), DeviceError> {
         let mut state = self.alive()?;
-        let to = state.range("copy_in", Kind::Device, to, from.len())?;
-        // SAFETY: `range` gives a place with that many bytes inside an allocation of the device,
-        // which `from`, a slice of the host's own, does not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+        state.range("copy_in", Kind::Device, to, from.len())?;
+        // What is not pinned the driver copies before it returns.
+        let address = Address::try_from(from.as_ptr().addr()).unwrap_or(0);
+        let from = match state.heap.range(Kind::Pinned, address, from.len()) {
+            Ok(_) => Bytes::Pinned(address, from.len()),
+            Err(_) => Bytes::Staged(from.to_vec()),
+        };
+        state.streams.push(stream, Work::CopyIn { from, to });
         Ok(())
     }
 
     fn copy_out(
         &self,
-        _: Stream,
+        stream: Stream,
         from: Address,
         to: Address,
         bytes: usize,
     ) -> Result<(), DeviceError> {
         let mut state = self.alive()?;
-        let from = state.range("copy_out", Kind::Device, from, bytes)?;
-        let to = state.range("copy_out", Kind::Pinned, to, bytes)?;
-        // SAFETY: `range` gives places with that many bytes inside two allocations.
-        unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
-        Ok(())
-    }
-
-    fn fill(&self, _: Stream, at: Address, value: u8, bytes: usize) -> Result<(), DeviceError> {
-        let mut state = self.alive()?;
-        let at = state.range("fill", Kind::Device, at, bytes)?;
+        state.range("copy_out", Kind::Device, from, bytes)?;
+        let target = state.range("copy_out", Kind::Pinned, to, bytes)?;
         // SAFETY: `range` gives a place with that many bytes inside an allocation.
-        unsafe { std::ptr::write_bytes(at, value, bytes) };
+        unsafe { std::ptr::write_bytes(target, NOT_YET, bytes) };
+        state.streams.push(stream, Work::CopyOut { from, to, bytes });
         Ok(())
     }
 
-    fn launch(&self, _: Stream, launch: Launch, args: &[Arg]) -> Result<(), DeviceError> {
+    fn fill(
+        &self,
+        stream: Stream,
+        at: Address,
+        value: u8,
+        bytes: usize,
+    ) -> Result<(), DeviceError> {
+        let mut state = self.alive()?;
+        state.range("fill", Kind::Device, at, bytes)?;
+        state.streams.push(stream, Work::Fill { at, value, bytes });
+        Ok(())
+    }
+
+    fn launch(&self, stream: Stream, launch: Launch, args: &[Arg]) -> Result<(), DeviceError> {
         let library = build::library(launch.stem)?;
         let mut state = self.alive()?;
         state.launches += 1;
@@ -236,32 +341,41 @@ impl Device for HostDevice {
             );
             return Err(state.lose("launch", why));
         }
-        let seed = self.seed.wrapping_add(state.launches.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let ran = library
-            .launch(launch, args, seed, &state.heap.ranges())
-            .and_then(|()| state.heap.check(launch.kernel));
-        ran.map_err(|why| state.lose("launch", format!("{why} (device seed {})", self.seed)))
+        let seed = state.seed.wrapping_add(state.launches.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let args = args.to_vec();
+        state.streams.push(stream, Work::Launch { library, launch, args, seed });
+        Ok(())
     }
 
-    fn record(&self, _: Stream) -> Result<u64, DeviceError> {
+    fn record(&self, stream: Stream) -> Result<u64, DeviceError> {
         let mut state = self.alive()?;
         state.events_made += 1;
         let event = state.events_made;
-        state.events.insert(event, Instant::now());
+        let point = state.streams.push(stream, Work::Record(event));
+        state.events.insert(event, Event { point, reached: None });
         Ok(event)
     }
 
-    fn wait_in(&self, _: Stream, event: u64) -> Result<(), DeviceError> {
-        self.alive()?.event("wait_in", event).map(|_| ())
+    fn wait_in(&self, stream: Stream, event: u64) -> Result<(), DeviceError> {
+        let mut state = self.alive()?;
+        let point = state.event("wait_in", event)?.point;
+        state.streams.push(stream, Work::Wait(point));
+        Ok(())
     }
 
     fn wait_for(&self, event: u64) -> Result<(), DeviceError> {
-        self.alive()?.event("wait_for", event).map(|_| ())
+        let mut state = self.alive()?;
+        let point = state.event("wait_for", event)?.point;
+        while let Some(stream) = state.streams.next_for(point) {
+            state.step(stream);
+            state.go_on();
+        }
+        state.check()
     }
 
     fn elapsed_ms(&self, from: u64, to: u64) -> Result<f32, DeviceError> {
         let mut state = self.alive()?;
-        let (from, to) = (state.event("elapsed_ms", from)?, state.event("elapsed_ms", to)?);
+        let (from, to) = (state.reached("elapsed_ms", from)?, state.reached("elapsed_ms", to)?);
         Ok(to.duration_since(from).as_secs_f32() * 1000.0)
     }
 

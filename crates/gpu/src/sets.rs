@@ -619,8 +619,7 @@ impl SetBuilder {
             return Err(SetError::PastEnd { rows: job.rows });
         }
         if late {
-            // What was copied early must be there before its memory is used again.
-            record(&device, Stream::Out)?.wait()?;
+            // Giving memory back waits for what was copied early.
             drop(buffer);
             return self.build_again(job);
         }

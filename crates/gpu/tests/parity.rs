@@ -341,3 +341,64 @@ fn runs_that_part_nothing_are_refused() {
     gpu.build_sources::<BuildError>(&good, |_| Ok(())).unwrap();
     assert_eq!((gpu.built().device, gpu.trouble().is_none()), (1, true));
 }
+
+/// A column put together from stretches of all kinds, so that what follows what is left to chance.
+fn random_column(random: &mut Random) -> Vec<u16> {
+    let bits = random.below(13);
+    let rows = 1 + random.below(1 << bits) as usize;
+    let digits: Vec<u16> = (0..1 + random.below(6)).map(|_| random.next() as u16).collect();
+    let digit = |random: &mut Random| digits[random.below(digits.len() as u64) as usize];
+    let mut column = Vec::with_capacity(rows);
+    while column.len() < rows {
+        let bits = random.below(11);
+        let len = 1 + random.below(1 << bits) as usize;
+        let (a, b) = (digit(random), digit(random));
+        let often = 1 + random.below(64);
+        match random.below(4) {
+            // A run, often of whole groups.
+            0 => column.resize(column.len() + len.next_multiple_of(31), a),
+            1 => column.resize(column.len() + len, a),
+            // Mostly one digit.
+            2 => column.extend((0..len).map(|_| if random.below(often) == 0 { b } else { a })),
+            _ => column.extend((0..len).map(|_| digit(random))),
+        }
+    }
+    column.truncate(rows);
+    column
+}
+
+/// So many columns as `TAPDEX_CASES` says, from the seed that `TAPDEX_SEED` names.
+#[test]
+fn columns_left_to_chance() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let cases = number("TAPDEX_CASES").unwrap_or(24);
+    let mut random = Random(number("TAPDEX_SEED").unwrap_or(5));
+    let mut gpu = GpuBuilder::new(device());
+    let (mut cpu, mut expected) = (CpuBuilder::new(1), ColumnIndex::default());
+    for case in 0..cases {
+        let before = random.0;
+        let shorts = random_column(&mut random);
+        let bytes: Vec<u8> = shorts.iter().map(|&digit| digit as u8).collect();
+        let digits = match random.below(2) {
+            0 => Digits::Bytes(&bytes),
+            _ => Digits::Shorts(&shorts),
+        };
+        let width = Width::new(7 + random.below(12) as u8).unwrap();
+        let codecs = ALL_CODECS.map(|codec| match codec {
+            Codec::Hipes(_) => Codec::Hipes(width),
+            other => other,
+        });
+        let all = codecs.map(|codec| (digits, codec));
+        let mut at = 0;
+        gpu.build_each::<BuildError>(&all, |index| {
+            cpu.build(digits, all[at].1, &mut expected)?;
+            let what = format!("case {case}, TAPDEX_SEED={before}, {}", all[at].1);
+            assert_same(&what, index, &expected);
+            at += 1;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!((at, gpu.trouble().is_none()), (9, true), "TAPDEX_SEED={before}");
+    }
+    println!("{cases} columns in nine codecs, all equal");
+}

@@ -24,7 +24,7 @@ impl Bench {
     fn words(&self, words: &[u32]) -> Memory {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let memory = Memory::new(&self.device, bytes.len()).unwrap();
-        self.device.copy_in(Stream::In, &bytes, memory.address()).unwrap();
+        self.device.copy_in(Stream::Compute, &bytes, memory.address()).unwrap();
         memory
     }
 
@@ -37,8 +37,15 @@ impl Bench {
     fn bytes(&self, memory: &Memory) -> Vec<u8> {
         let pinned = Pinned::new(&self.device, memory.len()).unwrap();
         let (from, to) = (memory.address(), pinned.address());
-        self.device.copy_out(Stream::Out, from, to, memory.len()).unwrap();
+        self.device.copy_out(Stream::Compute, from, to, memory.len()).unwrap();
+        self.wait(Stream::Compute).unwrap();
         pinned.to_vec()
+    }
+
+    /// Waits for what a stream was asked for.
+    fn wait(&self, stream: Stream) -> Result<(), DeviceError> {
+        let event = self.device.record(stream)?;
+        self.device.wait_for(event)
     }
 
     fn read(&self, memory: &Memory) -> Vec<u32> {
@@ -51,6 +58,7 @@ impl Bench {
         bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
     }
 
+    /// Runs a kernel, and waits for it.
     fn launch(
         &self,
         kernel: &'static str,
@@ -60,7 +68,8 @@ impl Bench {
         args: &[Arg],
     ) -> Result<(), DeviceError> {
         let launch = Launch { stem: "faults", kernel, blocks, threads, shared };
-        self.device.launch(Stream::Compute, launch, args)
+        self.device.launch(Stream::Compute, launch, args)?;
+        self.wait(Stream::Compute)
     }
 
     /// What a kernel that writes to `out` is reported for.
@@ -517,11 +526,156 @@ fn events_are_known_until_they_are_dropped() {
     let bench = Bench::new(1);
     let (first, second) = (bench.device.record(Stream::In), bench.device.record(Stream::Out));
     let (first, second) = (first.unwrap(), second.unwrap());
-    bench.device.wait_in(Stream::Compute, first).unwrap();
-    bench.device.wait_for(second).unwrap();
+    bench.device.wait_in(Stream::Out, first).unwrap();
+    let third = bench.device.record(Stream::Out).unwrap();
+    bench.device.wait_for(third).unwrap();
     assert!(bench.device.elapsed_ms(first, second).unwrap() >= 0.0);
     bench.device.drop_event(first);
     holds(&reason(bench.device.wait_for(first)), &["there is no event 1"]);
+}
+
+#[test]
+fn an_event_that_was_not_reached_has_no_time() {
+    let early = |&seed: &u64| {
+        let bench = Bench::new(seed);
+        let event = bench.device.record(Stream::In).unwrap();
+        match bench.device.elapsed_ms(event, event) {
+            Ok(_) => true,
+            Err(error) => {
+                holds(&reason(Err(error)), &["event 1 was not waited for"]);
+                false
+            }
+        }
+    };
+    some_but_not_all(u64::try_from((0..SEEDS).filter(early).count()).unwrap());
+}
+
+/// How many seeds give a byte that a test reads after some acts.
+fn seeds_with(wanted: u8, act: impl Fn(&Bench, &Memory, &mut Pinned)) -> u64 {
+    let gives = |&seed: &u64| {
+        let bench = Bench::new(seed);
+        let memory = bench.zeros(1);
+        bench.wait(Stream::Compute).unwrap();
+        let mut pinned = Pinned::new(&bench.device, 1).unwrap();
+        act(&bench, &memory, &mut pinned);
+        pinned[0] == wanted
+    };
+    u64::try_from((0..SEEDS).filter(gives).count()).unwrap()
+}
+
+fn some_but_not_all(found: u64) {
+    assert!(0 < found && found < SEEDS, "{found} of {SEEDS}");
+}
+
+#[test]
+fn streams_that_do_not_wait_for_each_other_show_with_some_seed() {
+    let act = |waits: bool| {
+        move |bench: &Bench, memory: &Memory, pinned: &mut Pinned| {
+            let device = &bench.device;
+            device.fill(Stream::Compute, memory.address(), 7, 1).unwrap();
+            let filled = device.record(Stream::Compute).unwrap();
+            if waits {
+                device.wait_in(Stream::Out, filled).unwrap();
+            }
+            // The stream knows what it waits for.
+            device.drop_event(filled);
+            device.copy_out(Stream::Out, memory.address(), pinned.address(), 1).unwrap();
+            bench.wait(Stream::Out).unwrap();
+        }
+    };
+    assert_eq!(seeds_with(7, act(true)), SEEDS);
+    some_but_not_all(seeds_with(7, act(false)));
+}
+
+#[test]
+fn waits_reach_through_several_streams() {
+    let through = |bench: &Bench, memory: &Memory, pinned: &mut Pinned| {
+        let device = &bench.device;
+        device.copy_in(Stream::In, &[1], memory.address()).unwrap();
+        let copied = device.record(Stream::In).unwrap();
+        device.wait_in(Stream::Compute, copied).unwrap();
+        let done = device.record(Stream::Compute).unwrap();
+        device.wait_in(Stream::Out, done).unwrap();
+        device.copy_out(Stream::Out, memory.address(), pinned.address(), 1).unwrap();
+        bench.wait(Stream::Out).unwrap();
+    };
+    assert_eq!(seeds_with(1, through), SEEDS);
+}
+
+#[test]
+fn a_host_that_does_not_wait_shows_with_every_seed() {
+    let read = |waits: bool| {
+        move |bench: &Bench, memory: &Memory, pinned: &mut Pinned| {
+            let (from, to) = (memory.address(), pinned.address());
+            bench.device.copy_out(Stream::Out, from, to, 1).unwrap();
+            if waits {
+                bench.wait(Stream::Out).unwrap();
+            }
+        }
+    };
+    assert_eq!(seeds_with(0, read(true)), SEEDS);
+    assert_eq!(seeds_with(0, read(false)), 0);
+}
+
+#[test]
+fn pinned_memory_is_read_late_and_other_memory_at_once() {
+    let change = |is_pinned: bool| {
+        move |bench: &Bench, memory: &Memory, pinned: &mut Pinned| {
+            pinned[0] = 7;
+            let mut own = vec![7];
+            let from: &mut [u8] = if is_pinned { pinned } else { &mut own };
+            bench.device.copy_in(Stream::In, from, memory.address()).unwrap();
+            let event = bench.device.record(Stream::In).unwrap();
+            from[0] = 8;
+            bench.device.wait_for(event).unwrap();
+            drop(own);
+            pinned.copy_from_slice(&bench.bytes(memory));
+        }
+    };
+    assert_eq!(seeds_with(7, change(false)), SEEDS);
+    some_but_not_all(seeds_with(7, change(true)));
+    assert_eq!(seeds_with(7, change(true)) + seeds_with(8, change(true)), SEEDS);
+}
+
+#[test]
+fn memory_is_given_back_when_all_is_done() {
+    let free = |bench: &Bench, memory: &Memory, pinned: &mut Pinned| {
+        let (from, to) = (memory.address(), pinned.address());
+        bench.device.copy_out(Stream::Out, from, to, 1).unwrap();
+        drop(Memory::new(&bench.device, 1).unwrap());
+    };
+    assert_eq!(seeds_with(0, free), SEEDS);
+    let unpin = |bench: &Bench, memory: &Memory, pinned: &mut Pinned| {
+        let (from, to) = (memory.address(), pinned.address());
+        bench.device.copy_out(Stream::Out, from, to, 1).unwrap();
+        drop(Pinned::new(&bench.device, 1).unwrap());
+    };
+    assert_eq!(seeds_with(0, unpin), SEEDS);
+}
+
+#[test]
+fn what_fails_late_is_reported_by_a_later_call() {
+    let launch = Launch { stem: "faults", kernel: "trap", blocks: 1, threads: 64, shared: 0 };
+    for seed in 0..SEEDS {
+        let bench = Bench::new(seed);
+        let (device, to) = (&bench.device, bench.zeros(4096));
+        device.launch(Stream::Compute, launch, &[to.address().into()]).unwrap();
+        // What was asked for behind it is not done, or else this would be the reason.
+        let _refused = device.launch(Stream::Compute, Launch { kernel: "none", ..launch }, &[]);
+        let said = match bench.wait(Stream::Compute) {
+            Err(DeviceError::Lost { at: "launch", why }) => why,
+            other => panic!("{other:?}"),
+        };
+        holds(&said, &["kernel trap", "__trap (faults.cu:", &format!("(device seed {seed})")]);
+        assert_eq!(reason(device.fill(Stream::In, to.address(), 0, 1)), said);
+
+        // Memory that is given back has no way to say it; the next call has.
+        let bench = Bench::new(seed);
+        let to = bench.zeros(4096);
+        bench.device.launch(Stream::Compute, launch, &[to.address().into()]).unwrap();
+        drop(to);
+        assert_eq!(reason(bench.wait(Stream::In)), said);
+    }
 }
 
 #[test]

@@ -1,16 +1,18 @@
 //! The device that builds indexes: how it is asked for, and what is said of it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
 use tapdex_gpu::choice::{DeviceChoice, Opened};
+use tapdex_gpu::cuda::has_driver;
 use tapdex_gpu::device::{Device, DeviceError};
 
 /// The option for it.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(super) struct DeviceArg {
-    /// Device that builds the index: auto is a GPU if there is one, cpu is none, cuda is a GPU or
-    /// nothing, cuda:N the one of that number, from 0.
+    /// Device that builds the index: auto is a GPU if there is one and much to do, cpu is none,
+    /// cuda is a GPU or nothing, cuda:N the one of that number, from 0.
     #[arg(
         long,
         value_name = "DEVICE",
@@ -35,10 +37,22 @@ pub(super) struct Used {
 }
 
 impl DeviceArg {
-    /// Opens the device. Fails only where a GPU was asked for by name; that is before anything else
-    /// is done.
-    pub(super) fn open(self) -> anyhow::Result<Used> {
+    /// Opens the device for work on some files. Fails only where a GPU was asked for by name; that
+    /// is before anything else is done. If it is left to us, a GPU has to be worth it: to open one
+    /// takes half a second, which it makes up for from so many bytes on.
+    pub(super) fn open<'f>(
+        self,
+        mut files: impl Iterator<Item = &'f Path>,
+        worth_bytes: u64,
+    ) -> anyhow::Result<Used> {
+        let mut is_worth_it = || {
+            let len = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+            files.by_ref().map(len).sum::<u64>() >= worth_bytes
+        };
         match self.device {
+            DeviceChoice::Auto if has_driver() && !is_worth_it() => {
+                Ok(Used { device: None, why: Some("too little to do for a GPU".to_owned()) })
+            }
             DeviceChoice::Auto => Ok(Used::from_auto(open(DeviceChoice::Cuda(0)))),
             choice => {
                 let device = open(choice).with_context(|| format!("--device {choice}"))?;
@@ -108,7 +122,8 @@ mod tests {
         let lost = Used::from_auto(Err(lost));
         assert_eq!(lost.shown(), "; device: cpu (the device failed at opening: busy)");
         assert!(lost.opened().is_none());
-        let asked_for = DeviceArg { device: DeviceChoice::Cpu }.open().unwrap();
+        let asked_for =
+            DeviceArg { device: DeviceChoice::Cpu }.open(std::iter::empty(), 0).unwrap();
         assert_eq!(
             (asked_for.shown(), asked_for.shown_unused("any")),
             (String::new(), String::new())

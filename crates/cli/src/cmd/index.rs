@@ -38,8 +38,8 @@ use super::{Incomplete, Interrupted, chain, counted, note};
 /// three tenths or more. Both are kept in archive.toml for the next time.
 ///
 /// With --device cuda the GPU sorts the flows of a segment and builds its columns; with auto it
-/// does so if there is one. The index is the same, byte for byte. Should the GPU fail, the CPU goes
-/// on. With --order arrival it is the CPU in any case.
+/// does so if there is one and the files have 4 GiB or more. The index is the same, byte for byte.
+/// Should the GPU fail, the CPU goes on. With --order arrival it is the CPU in any case.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -94,6 +94,9 @@ fn parse_codec(text: &str) -> Result<CodecChoice, String> {
     })
 }
 
+/// Bytes of captures from which on a GPU is opened without being asked for by name.
+const WORTH_A_GPU: u64 = 4 << 30;
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let stdin = args.files.iter().filter(|path| path.as_os_str() == "-").count();
     ensure!(stdin <= 1, "standard input (-) can be read once");
@@ -101,7 +104,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         OrderArg::Flow => Order::Flow,
         OrderArg::Arrival => Order::Arrival,
     });
-    let device = args.device.open()?;
+    let device = args.device.open(args.files.iter().map(PathBuf::as_path), WORTH_A_GPU)?;
     let archive = Archive::create(&args.output, order, args.codec)?;
     let indexer = (archive.settings().order == Order::Flow)
         .then(|| device.opened().map(|device| Mutex::new(SegmentIndexer::new(device))))

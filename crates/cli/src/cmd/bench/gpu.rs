@@ -24,7 +24,7 @@ use only::Only;
 const ROWS: u32 = 64 << 20;
 /// Rows of a column, at most: of more, the GPU builds no index.
 const ROWS_MAX: i64 = 1 << 27;
-/// Copies whose median the limits of the bus are.
+/// Copies the fastest of which the limits of the bus are.
 const BUS_RUNS: usize = 10;
 
 /// Measure how fast a GPU builds indexes, beside how fast its bus could be.
@@ -190,7 +190,7 @@ fn cpu() -> Option<String> {
 }
 
 fn bus(bus: &Bus) -> Sheet {
-    let title = "The bus: copies of 256 MiB in pinned memory, the median";
+    let title = "The bus: copies of 256 MiB in pinned memory, the fastest";
     let mut sheet = Sheet::new("gpu-bus", title, &["way", "GB/s"]);
     for (way, rate) in [
         ("to the GPU", bus.to_device),

@@ -1,0 +1,141 @@
+//! The streams of a [`HostDevice`](super::HostDevice): what they are asked for waits in queues.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::Library;
+use crate::device::{Address, Arg, Launch, Stream};
+use crate::measure::Random;
+
+const STREAMS: usize = 3;
+
+/// How many times out of four a stream goes on before it must. Never comes twice, so that a stream
+/// often stays behind the others.
+const EAGERNESS: [u64; 4] = [0, 0, 1, 4];
+/// How eager the streams are is drawn again each so many times, about: after some columns or sets.
+const TIMES: u64 = 64;
+
+/// Something to do.
+#[derive(Debug)]
+pub(super) enum Work {
+    CopyIn { from: Bytes, to: Address },
+    CopyOut { from: Address, to: Address, bytes: usize },
+    Fill { at: Address, value: u8, bytes: usize },
+    Launch { library: Arc<Library>, launch: Launch, args: Vec<Arg>, seed: u64 },
+    Record(u64),
+    Wait(Point),
+}
+
+/// The bytes that a copy reads.
+#[derive(Debug)]
+pub(super) enum Bytes {
+    /// Those there were when it was asked for.
+    Staged(Vec<u8>),
+    /// Those that are in pinned memory when it is done.
+    Pinned(Address, usize),
+}
+
+/// A place in a stream: behind so much work.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Point {
+    stream: usize,
+    behind: u64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    work: VecDeque<Work>,
+    done: u64,
+}
+
+/// All streams.
+#[derive(Debug)]
+pub(super) struct Streams {
+    queues: [Queue; STREAMS],
+    eager: [u64; STREAMS],
+    random: Random,
+}
+
+impl Streams {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let eager = draw_eager(&mut random);
+        Self { queues: Default::default(), eager, random }
+    }
+
+    /// Asks for work; the place behind it.
+    pub(super) fn push(&mut self, stream: Stream, work: Work) -> Point {
+        let stream = stream as usize;
+        let queue = &mut self.queues[stream];
+        queue.work.push_back(work);
+        Point { stream, behind: queue.done + queue.work.len() as u64 }
+    }
+
+    /// Takes the next work of a stream, which is done before anything else is asked.
+    pub(super) fn take(&mut self, stream: usize) -> Option<Work> {
+        let queue = &mut self.queues[stream];
+        let work = queue.work.pop_front()?;
+        queue.done += 1;
+        Some(work)
+    }
+
+    /// Forgets what is not done.
+    pub(super) fn clear(&mut self) {
+        self.queues.iter_mut().for_each(|queue| queue.work.clear());
+    }
+
+    fn is_done(&self, point: Point) -> bool {
+        self.queues[point.stream].done >= point.behind
+    }
+
+    /// Whether a stream has work that waits for no other stream.
+    fn is_ready(&self, stream: usize) -> bool {
+        match self.queues[stream].work.front() {
+            Some(Work::Wait(point)) => self.is_done(*point),
+            work => work.is_some(),
+        }
+    }
+
+    /// The stream that goes on so that a point is reached; none if it is.
+    pub(super) fn next_for(&self, mut point: Point) -> Option<usize> {
+        while !self.is_done(point) {
+            match self.queues[point.stream].work.front()? {
+                Work::Wait(other) if !self.is_done(*other) => point = *other,
+                _ => return Some(point.stream),
+            }
+        }
+        None
+    }
+
+    /// A stream that can go on, if there is one.
+    pub(super) fn next_ready(&mut self) -> Option<usize> {
+        self.any_order().into_iter().find(|&stream| self.is_ready(stream))
+    }
+
+    /// A stream that goes on though it need not, if there is one now.
+    pub(super) fn next_eager(&mut self) -> Option<usize> {
+        if self.random.draw().is_multiple_of(TIMES) {
+            self.eager = draw_eager(&mut self.random);
+        }
+        let order = self.any_order();
+        order
+            .into_iter()
+            .find(|&stream| self.is_ready(stream) && self.random.draw() % 4 < self.eager[stream])
+    }
+
+    fn any_order(&mut self) -> [usize; STREAMS] {
+        const ORDERS: [[usize; STREAMS]; 6] =
+            [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+        pick(&mut self.random, ORDERS)
+    }
+}
+
+fn draw_eager(random: &mut Random) -> [u64; STREAMS] {
+    std::array::from_fn(|_| pick(random, EAGERNESS))
+}
+
+/// One of some, which are few.
+fn pick<T: Copy, const N: usize>(random: &mut Random, from: [T; N]) -> T {
+    let at = random.draw() % N as u64;
+    from[usize::try_from(at).unwrap_or(0)]
+}
