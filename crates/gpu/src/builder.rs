@@ -23,9 +23,9 @@ const IN_FLIGHT: usize = 4;
 /// others are copied by the driver. What it hands out lies in pinned memory, too.
 ///
 /// Nothing is lost if the device fails. When its memory is full, fewer columns are in flight from
-/// then on, and a column that does not fit at all is built on the CPU; when it does not answer any more, so are
-/// all columns from then on, those in flight included. [`trouble`](Self::trouble) says what
-/// happened.
+/// then on, and a column that does not fit at all is built on the CPU; when it does not answer any
+/// more, so are all columns from then on, those in flight included. [`trouble`](Self::trouble) says
+/// what happened.
 #[derive(Debug)]
 pub struct GpuBuilder {
     device: Option<Arc<dyn Device>>,
@@ -207,8 +207,8 @@ impl GpuBuilder {
         }
     }
 
-    /// Hands over the first of the columns in flight. If there is no room for its index, all of them
-    /// start again, fewer at a time: `next` goes back to the first.
+    /// Hands over the first of the columns in flight. If there is no room for its index, all of
+    /// them start again, fewer at a time: `next` goes back to the first.
     fn finish<E: From<BuildError>>(
         &mut self,
         flights: &mut VecDeque<Flight<'_>>,
