@@ -5,6 +5,7 @@ pub mod builders;
 pub mod column;
 pub mod contest;
 pub mod online_wah;
+pub mod tuples;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -4,6 +4,7 @@ mod archive;
 mod build;
 mod build_memory;
 mod codecs;
+mod masc;
 mod open;
 
 use clap::Parser;
@@ -19,6 +20,8 @@ enum Command {
     BuildMemory(build_memory::Args),
     /// Opening and searching a large index file.
     Open(open::Args),
+    /// Sizes in the MASC paper's setting and in ours, for every codec: its tables 2 to 4.
+    Masc(masc::Args),
     /// Indexing captures and searching them, beside tcpdump and tshark.
     Archive(archive::Args),
 }
@@ -29,6 +32,7 @@ fn main() -> anyhow::Result<()> {
         Command::Build(args) => build::run(&args),
         Command::BuildMemory(args) => build_memory::run(&args),
         Command::Open(args) => open::run(&args),
+        Command::Masc(args) => masc::run(&args),
         Command::Archive(args) => archive::run(&args),
     }
 }
