@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tapdex_bitmap::Codec;
+use tapdex_bitmap::sample::Random;
 use tapdex_engine::index::{BuildError, Digits, Width};
 
 use crate::builder::GpuBuilder;
@@ -90,26 +91,11 @@ pub struct Columns {
     columns: Vec<Pinned>,
 }
 
-/// A generator of numbers that look random: the same seed, the same numbers.
-#[derive(Debug, Clone)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number.
-    pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// The next number in 0..1.
-    fn unit(&mut self) -> f64 {
-        #[allow(clippy::cast_precision_loss, reason = "53 bits are exact")]
-        let bits = (self.draw() >> 11) as f64;
-        bits / (1_u64 << 53) as f64
-    }
+/// The next number in 0..1, of 53 bits, since the sizes of flows have a long tail.
+fn unit(random: &mut Random) -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "53 bits are exact")]
+    let bits = (random.number() >> 11) as f64;
+    bits / (1_u64 << 53) as f64
 }
 
 /// Bytes of the five-tuple of a flow.
@@ -150,10 +136,10 @@ impl Columns {
         std::thread::scope(|scope| {
             for (column, number) in threads {
                 scope.spawn(move || {
-                    let mut random = Random(seed.wrapping_mul(1_000_003).wrapping_add(number));
+                    let mut random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(number));
                     fill(column, width, || {
                         // Of 32 bits each: no value is favoured by more than one in 65,536.
-                        ((random.draw() >> 32) * values) >> 32
+                        ((random.number() >> 32) * values) >> 32
                     });
                 });
             }
@@ -186,9 +172,9 @@ impl Columns {
         std::thread::scope(|scope| {
             for (column, number) in threads {
                 scope.spawn(move || {
-                    let mut random = Random(seed.wrapping_mul(2_000_003).wrapping_add(number));
+                    let mut random = Random::new(seed.wrapping_mul(2_000_003).wrapping_add(number));
                     fill(column, width, || {
-                        let draw = random.unit();
+                        let draw = unit(&mut random);
                         sums.partition_point(|&sum| sum < draw).min(values - 1) as u64
                     });
                 });
@@ -241,27 +227,27 @@ fn fill(column: &mut [u8], width: Width, mut next: impl FnMut() -> u64) {
 
 /// Flows of so many packets together, sorted: addresses, ports and protocol, and the packets.
 fn draw_flows(rows: usize, seed: u64) -> Vec<([u8; TUPLE], usize)> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut flows = Vec::new();
     let mut left = rows;
     while left > 0 {
         // Of a Pareto distribution with a mean of about ten.
-        let packets = (1.0 / (1.0 - random.unit())).powf(1.0 / 1.1).min(1e6);
+        let packets = (1.0 / (1.0 - unit(&mut random))).powf(1.0 / 1.1).min(1e6);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 1e6")]
         let packets = (packets as usize).clamp(1, left);
         left -= packets;
         let mut tuple = [0; TUPLE];
         let host = |random: &mut Random| {
             // A few hosts often, many seldom.
-            let bits = random.draw() % 20;
-            let number = random.draw() & ((1 << bits) - 1);
-            let mixed = Random(number).draw();
+            let bits = random.number() % 20;
+            let number = random.number() & ((1 << bits) - 1);
+            let mixed = Random::new(number).number();
             mixed.to_le_bytes()
         };
         tuple[..4].copy_from_slice(&host(&mut random)[..4]);
         tuple[4..8].copy_from_slice(&host(&mut random)[..4]);
         let service = [80_u16, 443, 53, 22, 25, 123, 8_080, 3_389];
-        let bits = random.draw();
+        let bits = random.number();
         let port = (bits >> 32).to_le_bytes();
         tuple[8..10].copy_from_slice(&port[..2]);
         let number = service[(bits % 8) as usize & 7];

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use tapdex_bitmap::sample::Random;
 use tapdex_bitmap::{ALL_CODECS, Codec};
 use tapdex_engine::IndexError;
 use tapdex_engine::archive::device::{
@@ -17,7 +18,6 @@ use tapdex_engine::index::{Builder, ColumnIndex, CpuBuilder, Digits, RunBuilder,
 use tapdex_gpu::device::Device;
 use tapdex_gpu::flow::{SegmentIndexer, measure_segment};
 use tapdex_gpu::host::HostDevice;
-use tapdex_gpu::measure::Random;
 use tapdex_gpu::testing::{is_large, on_gpu};
 
 fn device(seed: u64) -> Arc<dyn Device> {
@@ -25,7 +25,7 @@ fn device(seed: u64) -> Arc<dyn Device> {
 }
 
 fn below(random: &mut Random, end: usize) -> usize {
-    (random.draw() % end as u64) as usize
+    (random.number() % end as u64) as usize
 }
 
 struct Segment {
@@ -44,7 +44,7 @@ impl Segment {
         flows: usize,
         mut key: impl FnMut(&mut Random, u64) -> [u64; KEY_WORDS],
     ) -> Self {
-        let mut random = Random(rows as u64 ^ (flows as u64) << 32);
+        let mut random = Random::new(rows as u64 ^ (flows as u64) << 32);
         let mut keys: Vec<_> = (0..flows as u64).map(|flow| key(&mut random, flow)).collect();
         keys.sort_unstable();
         keys.dedup();
@@ -65,7 +65,7 @@ impl Segment {
         Self {
             name: format!("{name}, {rows} records, {flows} flows"),
             words: std::array::from_fn(|word| keys.iter().map(|key| key[word]).collect()),
-            flags: flow_of.iter().map(|_| random.draw() as u8 & 0x1B).collect(),
+            flags: flow_of.iter().map(|_| random.number() as u8 & 0x1B).collect(),
             classes: flow_of
                 .iter()
                 .map(|&flow| (flow % 7) as u8 + below(&mut random, 2) as u8)
@@ -131,11 +131,11 @@ impl Segment {
 /// Five-tuples of few networks.
 fn tuple(random: &mut Random, _: u64) -> [u64; KEY_WORDS] {
     let host = |random: &mut Random| {
-        let bits = random.draw();
+        let bits = random.number();
         [0x0A00_0000, 0x0A01_0000, 0xC0A8_0100][(bits >> 60) as usize % 3] | bits & 0x3F
     };
     let (source, target) = (host(random), host(random));
-    let bits = random.draw();
+    let bits = random.number();
     let protocol = if bits & 1 == 0 { 6 } else { 17 };
     let ports = (bits >> 48) << 16 | [53, 80, 443][(bits >> 8) as usize % 3];
     [
@@ -156,7 +156,7 @@ fn segments() -> Vec<Segment> {
         Segment::new("one record each", 300, 300, tuple),
         Segment::new("two flows", 40, 2, |_, flow| [5, 5, 5, 5, 5, flow << 63 | 5]),
         Segment::new("five-tuples", 2_000, 300, tuple),
-        Segment::new("all bits", 600, 400, |random, _| std::array::from_fn(|_| random.draw())),
+        Segment::new("all bits", 600, 400, |random, _| std::array::from_fn(|_| random.number())),
         Segment::new("one bit each", 800, 64 * KEY_WORDS, |_, flow| {
             std::array::from_fn(|word| u64::from(flow / 64 == word as u64) << (flow % 64))
         }),
@@ -175,7 +175,7 @@ fn segments() -> Vec<Segment> {
     if is_large() {
         all.push(Segment::new("large", 1 << 22, 1 << 20, tuple));
         all.push(Segment::new("large, random", 3_000_000, 900_000, |random, _| {
-            std::array::from_fn(|_| random.draw() & random.draw())
+            std::array::from_fn(|_| random.number() & random.number())
         }));
         all.push(Segment::new("large, one flow", 1 << 22, 1, tuple));
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tapdex_bitmap::Codec;
+use tapdex_bitmap::sample::Random;
 use tapdex_engine::archive::device::{
     KEY_WORDS, SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys,
 };
@@ -11,7 +12,7 @@ use tapdex_engine::index::Width;
 
 use super::SegmentIndexer;
 use crate::device::Device;
-use crate::measure::{Random, median};
+use crate::measure::median;
 
 /// What was measured of a segment.
 #[derive(Debug, Clone)]
@@ -113,7 +114,7 @@ struct Made {
 impl Made {
     fn new(rows: usize, flows: usize, seed: u64) -> Self {
         let flows = flows.clamp(rows.min(1), rows);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut made = Self {
             words: std::array::from_fn(|_| Vec::with_capacity(flows)),
             flow_of: Vec::with_capacity(rows),
@@ -128,11 +129,11 @@ impl Made {
             // Flows are numbered as they come, evenly over the segment; among those that came,
             // recent ones are met more often.
             let is_new = met * rows <= row * flows;
-            let back = random.draw() % (1 << (random.draw() % 24));
+            let back = random.number() % (1 << (random.number() % 24));
             met += usize::from(is_new);
             let flow = if is_new { 0 } else { back % met as u64 };
             made.flow_of.push(u32::try_from(met as u64 - 1 - flow).unwrap_or(0));
-            let bits = random.draw();
+            let bits = random.number();
             made.flags.push(if bits.is_multiple_of(8) { 0x18 } else { 0x10 });
             made.classes.push((bits >> 32).trailing_zeros().to_le_bytes()[0]);
         }
@@ -142,11 +143,11 @@ impl Made {
     /// Adds a flow of TCP or UDP between hosts of which some are met more often.
     fn push_flow(&mut self, random: &mut Random) {
         let host = |random: &mut Random| {
-            let bits = random.draw() % 20;
-            Random(random.draw() & ((1 << bits) - 1)).draw()
+            let bits = random.number() % 20;
+            Random::new(random.number() & ((1 << bits) - 1)).number()
         };
         let (source, target) = (host(random), host(random));
-        let bits = random.draw();
+        let bits = random.number();
         let service =
             [80, 443, 53, 22, 25, 123, 8_080, 3_389][usize::from(bits.to_le_bytes()[0] & 7)];
         let protocol = if bits & 0x300 == 0 { 17 } else { 6 };
@@ -208,10 +209,10 @@ mod tests {
     fn computing_takes_seconds() {
         let start = cpu_seconds().unwrap();
         let begun = Instant::now();
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         while begun.elapsed().as_millis() < 10_000 && cpu_seconds().unwrap() < start + 0.05 {
             (0..1_000_000).for_each(|_| {
-                std::hint::black_box(random.draw());
+                std::hint::black_box(random.number());
             });
         }
         assert!(cpu_seconds().unwrap() >= start + 0.05);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Library;
 use crate::device::{Address, Arg, Launch, Stream};
-use crate::measure::Random;
+use tapdex_bitmap::sample::Random;
 
 const STREAMS: usize = 3;
 
@@ -58,7 +58,7 @@ pub(super) struct Streams {
 
 impl Streams {
     pub(super) fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let eager = draw_eager(&mut random);
         Self { queues: Default::default(), eager, random }
     }
@@ -114,13 +114,13 @@ impl Streams {
 
     /// A stream that goes on though it need not, if there is one now.
     pub(super) fn next_eager(&mut self) -> Option<usize> {
-        if self.random.draw().is_multiple_of(TIMES) {
+        if self.random.number().is_multiple_of(TIMES) {
             self.eager = draw_eager(&mut self.random);
         }
         let order = self.any_order();
         order
             .into_iter()
-            .find(|&stream| self.is_ready(stream) && self.random.draw() % 4 < self.eager[stream])
+            .find(|&stream| self.is_ready(stream) && self.random.number() % 4 < self.eager[stream])
     }
 
     fn any_order(&mut self) -> [usize; STREAMS] {
@@ -136,6 +136,6 @@ fn draw_eager(random: &mut Random) -> [u64; STREAMS] {
 
 /// One of some, which are few.
 fn pick<T: Copy, const N: usize>(random: &mut Random, from: [T; N]) -> T {
-    let at = random.draw() % N as u64;
+    let at = random.number() % N as u64;
     from[usize::try_from(at).unwrap_or(0)]
 }
