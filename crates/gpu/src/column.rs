@@ -10,7 +10,7 @@ use tapdex_bitmap::Codec;
 use tapdex_engine::index::Digits;
 
 use crate::device::{Address, Arg, Device, DeviceError, Event, Launch, Stream, record};
-use crate::memory::{Memory, Pinned, bytes_of_longs, bytes_of_shorts};
+use crate::memory::{Memory, Pinned, bytes_of};
 
 /// Rows of a column, at most: so few that no codec has to split a fill.
 pub(crate) const ROWS_MAX: usize = 1 << 27;
@@ -394,8 +394,8 @@ impl Slot {
         let device = Arc::clone(&self.device);
         let (bytes, is_short, starts) = match source {
             Source::Rows(Digits::Bytes(digits)) => (digits, false, None),
-            Source::Rows(Digits::Shorts(digits)) => (bytes_of_shorts(digits), true, None),
-            Source::Runs(digits, starts, _) => (bytes_of_shorts(digits), true, Some(starts)),
+            Source::Rows(Digits::Shorts(digits)) => (bytes_of(digits), true, None),
+            Source::Runs(digits, starts, _) => (bytes_of(digits), true, Some(starts)),
         };
         let len = if is_short { bytes.len() / 2 } else { bytes.len() };
         let digits = self.reserve_digits(bytes.len())?;
@@ -406,7 +406,7 @@ impl Slot {
         self.sent = Some(record(&device, Stream::In)?);
         device.copy_in(Stream::In, bytes, digits)?;
         if let Some(starts) = starts {
-            device.copy_in(Stream::In, bytes_of_longs(starts), starts_at)?;
+            device.copy_in(Stream::In, bytes_of(starts), starts_at)?;
         }
         let arrived = record(&device, Stream::In)?;
         device.wait_in(Stream::Compute, arrived.handle)?;

@@ -25,14 +25,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
 
-use crate::device::{Address, Arg, Device, DeviceError, Facts, Launch, Stream};
+use crate::device::{Address, Arg, Device, DeviceError, Facts, Launch, Sealed, Stream};
 use crate::sources;
 use cache::Cache;
 pub use compiler::{Compiled, compile};
 use compiler::{PROBE, compiler_ready, cubin, source_of};
+use lent::Lent;
 
 mod cache;
 mod compiler;
+mod lent;
 
 const NO_DRIVER: &str = "the NVIDIA driver (libcuda.so.1) was not found: install it";
 
@@ -88,6 +90,9 @@ pub struct CudaDevice {
     /// Null while the device is being opened.
     streams: [sys::CUstream; 3],
     loaded: Mutex<Loaded>,
+    /// Memory on the device, and pinned memory.
+    memory: Lent,
+    pinned: Lent,
 }
 
 /// What of the kernels is on the device.
@@ -149,6 +154,8 @@ impl CudaDevice {
             context,
             streams: [ptr::null_mut(); 3],
             loaded: Mutex::default(),
+            memory: Lent::default(),
+            pinned: Lent::default(),
         })
     }
 
@@ -314,6 +321,8 @@ fn width_of(arg: &Arg) -> usize {
     }
 }
 
+impl Sealed for CudaDevice {}
+
 impl Device for CudaDevice {
     fn facts(&self) -> &Facts {
         &self.facts
@@ -324,13 +333,17 @@ impl Device for CudaDevice {
         let mut address = 0;
         // SAFETY: the context is current.
         check(unsafe { sys::cuMemAlloc_v2(&mut address, bytes) }, "getting memory", bytes)?;
+        self.memory.add(address, bytes);
         Ok(address)
     }
 
     fn free(&self, address: Address) {
+        if !self.memory.take(address) {
+            return;
+        }
         // Nobody is there to tell of a failure; a device that fails here fails elsewhere as well.
         let _ = self.settle();
-        // SAFETY: `alloc` gave the address, and who gives it back uses it no more.
+        // SAFETY: `alloc` gave the address, which comes back once; all work on it is done.
         let _ = unsafe { sys::cuMemFree_v2(address) };
     }
 
@@ -342,19 +355,25 @@ impl Device for CudaDevice {
         check(unsafe { sys::cuMemHostAlloc(&mut at, bytes, flags) }, "pinning memory", bytes)?;
         // SAFETY: that many bytes are there, and nobody else knows them yet.
         unsafe { at.cast::<u8>().write_bytes(0, bytes) };
+        self.pinned.add(number_of(at), bytes);
         Ok(number_of(at))
     }
 
     fn unpin(&self, address: Address) {
+        if !self.pinned.take(address) {
+            return;
+        }
         let _ = self.settle();
-        // SAFETY: `pin` gave the address, and who gives it back uses it no more.
+        // SAFETY: `pin` gave the address, which comes back once; all work on it is done.
         let _ = unsafe { sys::cuMemFreeHost(pointer_of(address)) };
     }
 
     fn copy_in(&self, stream: Stream, from: &[u8], to: Address) -> Result<(), DeviceError> {
+        self.memory.check(to, from.len(), "copying in")?;
         self.enter()?;
         let source = from.as_ptr().cast();
-        // SAFETY: the caller has the room at `to`, and leaves the bytes alone until it is done.
+        // SAFETY: there is room at `to`. Bytes that are not pinned are read before the driver
+        // returns; those that are cannot go before this is done, since `unpin` waits for it.
         let result =
             unsafe { sys::cuMemcpyHtoDAsync_v2(to, source, from.len(), self.stream(stream)) };
         check(result, "copying in", 0)
@@ -367,8 +386,11 @@ impl Device for CudaDevice {
         to: Address,
         bytes: usize,
     ) -> Result<(), DeviceError> {
+        self.memory.check(from, bytes, "copying out")?;
+        self.pinned.check(to, bytes, "copying out")?;
         self.enter()?;
-        // SAFETY: the caller has the bytes at `from` and, pinned, the room at `to`.
+        // SAFETY: the bytes are at `from` and the room at `to`, neither of which goes before this
+        // is done, since `free` and `unpin` wait for it.
         let result =
             unsafe { sys::cuMemcpyDtoHAsync_v2(pointer_of(to), from, bytes, self.stream(stream)) };
         check(result, "copying out", 0)
@@ -381,8 +403,9 @@ impl Device for CudaDevice {
         value: u8,
         bytes: usize,
     ) -> Result<(), DeviceError> {
+        self.memory.check(at, bytes, "filling")?;
         self.enter()?;
-        // SAFETY: the caller has the room.
+        // SAFETY: the room is there, and does not go before this is done.
         check(unsafe { sys::cuMemsetD8Async(at, value, bytes, self.stream(stream)) }, "filling", 0)
     }
 

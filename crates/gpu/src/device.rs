@@ -100,9 +100,11 @@ impl Drop for Event {
 /// itself; but a kernel is compiled when it is first launched, and bytes that are not pinned are
 /// copied aside first. Giving memory back waits for all that was asked for.
 ///
-/// Whoever calls these functions keeps the addresses right and the memory alive: they are what the
-/// builders of this crate are made of, not meant for others.
-pub trait Device: std::fmt::Debug + Send + Sync {
+/// Copies that do not stay inside of what was handed out are refused, and memory is given back once.
+/// What a kernel is given is not looked at: the launches of this crate's builders are right, and
+/// others are not meant to be made. Only this crate has devices.
+#[expect(private_bounds, reason = "memory is read where a device says that it is")]
+pub trait Device: Sealed + std::fmt::Debug + Send + Sync {
     /// What is known of it.
     fn facts(&self) -> &Facts;
 
@@ -143,6 +145,9 @@ pub trait Device: std::fmt::Debug + Send + Sync {
     /// Forgets an event.
     fn drop_event(&self, event: u64);
 }
+
+/// What only this crate can say of a type.
+pub(crate) trait Sealed {}
 
 /// An event behind what the stream was asked for so far.
 pub(crate) fn record(device: &Arc<dyn Device>, stream: Stream) -> Result<Event, DeviceError> {

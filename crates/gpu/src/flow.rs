@@ -21,7 +21,7 @@ use crate::column::{
     THREADS, TILE_THREADS, args, blocks, u32_of,
 };
 use crate::device::{Address, Arg, Device, DeviceError, Event, Launch, Stream, record};
-use crate::memory::{bytes_of_longs, bytes_of_words};
+use crate::memory::bytes_of;
 
 mod measure;
 
@@ -204,10 +204,10 @@ impl SegmentIndexer {
         let mut segment = Segment { rows, flows, flow_order: 0, at };
         for (word, list) in (0..).zip(&keys.words) {
             let target = at.words + 8 * word * flows as u64;
-            self.device.copy_in(Stream::In, bytes_of_words(list), target)?;
+            self.device.copy_in(Stream::In, bytes_of(list), target)?;
         }
         let found = self.find_bits(&segment)?;
-        self.device.copy_in(Stream::In, bytes_of_longs(keys.flow_of), at.flow_of)?;
+        self.device.copy_in(Stream::In, bytes_of(keys.flow_of), at.flow_of)?;
         self.device.copy_in(Stream::In, keys.flags, at.flags)?;
         self.device.copy_in(Stream::In, keys.classes, at.classes)?;
         found.wait()?;

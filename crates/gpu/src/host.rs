@@ -34,7 +34,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::device::{Address, Arg, Device, DeviceError, Facts, Launch, Stream};
+use crate::device::{Address, Arg, Device, DeviceError, Facts, Launch, Sealed, Stream};
 use heap::{Heap, Kind, Range};
 use streams::{Bytes, Point, Streams, Work};
 
@@ -257,6 +257,8 @@ impl State {
         self.heap.range(kind, address, bytes).map_err(|why| self.lose(at, why))
     }
 }
+
+impl Sealed for HostDevice {}
 
 impl Device for HostDevice {
     fn facts(&self) -> &Facts {

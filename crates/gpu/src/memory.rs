@@ -105,20 +105,14 @@ impl Drop for Pinned {
     }
 }
 
-/// The bytes of numbers, as this machine and the device keep them.
-pub(crate) fn bytes_of_shorts(numbers: &[u16]) -> &[u8] {
-    // SAFETY: any two bytes are a number and the other way round; the lengths are equal.
-    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), 2 * numbers.len()) }
-}
+/// A number whose bytes are all its own, and of which any bytes are one.
+pub(crate) trait Number: Copy {}
+impl Number for u16 {}
+impl Number for u32 {}
+impl Number for u64 {}
 
 /// The bytes of numbers, as this machine and the device keep them.
-pub(crate) fn bytes_of_words(numbers: &[u64]) -> &[u8] {
-    // SAFETY: any eight bytes are a number and the other way round; the lengths are equal.
-    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), 8 * numbers.len()) }
-}
-
-/// The bytes of numbers, as this machine and the device keep them.
-pub(crate) fn bytes_of_longs(numbers: &[u32]) -> &[u8] {
-    // SAFETY: any four bytes are a number and the other way round; the lengths are equal.
-    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), 4 * numbers.len()) }
+pub(crate) fn bytes_of<N: Number>(numbers: &[N]) -> &[u8] {
+    // SAFETY: a number has no padding, and the bytes are as long as the numbers are.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
