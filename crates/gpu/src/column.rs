@@ -10,7 +10,7 @@ use tapdex_bitmap::Codec;
 use tapdex_engine::index::Digits;
 
 use crate::device::{Address, Arg, Device, DeviceError, Event, Launch, Stream, record};
-use crate::memory::{Memory, Pinned, bytes_of};
+use crate::memory::{Buffer, HostBuffer, bytes_of};
 
 /// Rows of a column, at most: so few that no codec has to split a fill.
 pub(crate) const ROWS_MAX: usize = 1 << 27;
@@ -134,64 +134,6 @@ enum Total {
     Bytes = 8,
 }
 const TOTALS: usize = 16;
-
-/// Memory that grows and never shrinks.
-#[derive(Debug, Default)]
-pub(crate) struct Buffer(Option<Memory>);
-
-impl Buffer {
-    pub(crate) fn reserve(
-        &mut self,
-        device: &Arc<dyn Device>,
-        bytes: usize,
-    ) -> Result<Address, DeviceError> {
-        if let Some(memory) = &self.0
-            && memory.len() >= bytes
-        {
-            return Ok(memory.address());
-        }
-        // First the old one goes, so that both need not fit.
-        self.0 = None;
-        let memory = Memory::new(device, with_slack(bytes))?;
-        let address = memory.address();
-        self.0 = Some(memory);
-        Ok(address)
-    }
-}
-
-/// A little more than is needed, so that the next column, which is a little larger, needs no more:
-/// taking and giving back memory stops the device.
-fn with_slack(bytes: usize) -> usize {
-    bytes + bytes / 16
-}
-
-/// Pinned memory that grows and never shrinks, and that others may go on reading.
-#[derive(Debug, Default)]
-pub(crate) struct HostBuffer(Option<Arc<Pinned>>);
-
-impl HostBuffer {
-    pub(crate) fn reserve(
-        &mut self,
-        device: &Arc<dyn Device>,
-        bytes: usize,
-    ) -> Result<Address, DeviceError> {
-        if let Some(pinned) = &mut self.0
-            && pinned.len() >= bytes
-            && Arc::get_mut(pinned).is_some()
-        {
-            return Ok(pinned.address());
-        }
-        self.0 = None;
-        let pinned = Pinned::new(device, with_slack(bytes))?;
-        let address = pinned.address();
-        self.0 = Some(Arc::new(pinned));
-        Ok(address)
-    }
-
-    pub(crate) fn get(&self) -> Option<&Arc<Pinned>> {
-        self.0.as_ref()
-    }
-}
 
 /// The memory that a column in flight takes.
 #[derive(Debug, Default)]

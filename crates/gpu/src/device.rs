@@ -100,9 +100,9 @@ impl Drop for Event {
 /// itself; but a kernel is compiled when it is first launched, and bytes that are not pinned are
 /// copied aside first. Giving memory back waits for all that was asked for.
 ///
-/// Copies that do not stay inside of what was handed out are refused, and memory is given back once.
-/// What a kernel is given is not looked at: the launches of this crate's builders are right, and
-/// others are not meant to be made. Only this crate has devices.
+/// Copies that do not stay inside of what was handed out are refused, and memory is given back
+/// once. What a kernel is given is not looked at: the launches of this crate's builders are right,
+/// and others are not meant to be made. Only this crate has devices.
 #[expect(private_bounds, reason = "memory is read where a device says that it is")]
 pub trait Device: Sealed + std::fmt::Debug + Send + Sync {
     /// What is known of it.

@@ -17,11 +17,11 @@ use tapdex_engine::index::{Builder, ColumnIndex, CpuBuilder, Digits, Width, chec
 
 use crate::builder::take_index;
 use crate::column::{
-    BLOCK_ALONE, BUCKETS, Buffer, Form, HostBuffer, List, ROWS_MAX, SCAN_TILE, Slot, Source,
-    THREADS, TILE_THREADS, args, blocks, u32_of,
+    BLOCK_ALONE, BUCKETS, Form, List, ROWS_MAX, SCAN_TILE, Slot, Source, THREADS, TILE_THREADS,
+    args, blocks, u32_of,
 };
 use crate::device::{Address, Arg, Device, DeviceError, Event, Launch, Stream, record};
-use crate::memory::bytes_of;
+use crate::memory::{Buffer, HostBuffer, bytes_of};
 
 mod measure;
 

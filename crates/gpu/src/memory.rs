@@ -105,6 +105,82 @@ impl Drop for Pinned {
     }
 }
 
+/// Memory that grows and never shrinks.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer(Option<Memory>);
+
+impl Buffer {
+    /// Has room for so many bytes from now on; true if the memory is new. What was there is lost
+    /// then.
+    pub(crate) fn grow(
+        &mut self,
+        device: &Arc<dyn Device>,
+        bytes: usize,
+    ) -> Result<bool, DeviceError> {
+        if self.0.is_some() && self.len() >= bytes {
+            return Ok(false);
+        }
+        // First the old one goes, so that both need not fit.
+        self.0 = None;
+        self.0 = Some(Memory::new(device, with_slack(bytes))?);
+        Ok(true)
+    }
+
+    /// Where it starts; 0 where there is none.
+    pub(crate) fn address(&self) -> Address {
+        self.0.as_ref().map_or(0, Memory::address)
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, Memory::len)
+    }
+
+    /// Has room for so many bytes from now on; where it starts.
+    pub(crate) fn reserve(
+        &mut self,
+        device: &Arc<dyn Device>,
+        bytes: usize,
+    ) -> Result<Address, DeviceError> {
+        self.grow(device, bytes)?;
+        Ok(self.address())
+    }
+}
+
+/// A little more than is needed, so that the next column, which is a little larger, needs no more:
+/// taking and giving back memory stops the device.
+fn with_slack(bytes: usize) -> usize {
+    bytes + bytes / 16
+}
+
+/// Pinned memory that grows and never shrinks, and that others may go on reading.
+#[derive(Debug, Default)]
+pub(crate) struct HostBuffer(Option<Arc<Pinned>>);
+
+impl HostBuffer {
+    pub(crate) fn reserve(
+        &mut self,
+        device: &Arc<dyn Device>,
+        bytes: usize,
+    ) -> Result<Address, DeviceError> {
+        if let Some(pinned) = &mut self.0
+            && pinned.len() >= bytes
+            && Arc::get_mut(pinned).is_some()
+        {
+            return Ok(pinned.address());
+        }
+        self.0 = None;
+        let pinned = Pinned::new(device, with_slack(bytes))?;
+        let address = pinned.address();
+        self.0 = Some(Arc::new(pinned));
+        Ok(address)
+    }
+
+    pub(crate) fn get(&self) -> Option<&Arc<Pinned>> {
+        self.0.as_ref()
+    }
+}
+
 /// A number whose bytes are all its own, and of which any bytes are one.
 pub(crate) trait Number: Copy {}
 impl Number for u16 {}

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::device::{Address, Arg, Device, DeviceError, Event, Launch, Stream, record};
-use crate::memory::{Memory, Pinned};
+use crate::memory::{Buffer, Pinned};
 
 /// Words of a status before the totals; see `kernels/sets.cu`.
 const TOTALS: usize = 4;
@@ -28,7 +28,7 @@ const SHARED_MAX: u32 = 48 << 10;
 
 /// Device memory that grows when more is needed.
 #[derive(Debug, Default)]
-pub(super) struct Room(Option<Memory>);
+pub(super) struct Room(Buffer);
 
 impl Room {
     /// Has room for so many bytes from now on; true if the memory is new. What was there is lost
@@ -40,22 +40,16 @@ impl Room {
     ) -> Result<bool, DeviceError> {
         let bytes = usize::try_from(bytes.max(16))
             .map_err(|_| DeviceError::OutOfMemory { bytes: usize::MAX })?;
-        if self.len() >= bytes {
-            return Ok(false);
-        }
-        // The old memory goes first: there may be no room for both.
-        self.0 = None;
-        self.0 = Some(Memory::new(device, bytes)?);
-        Ok(true)
+        self.0.grow(device, bytes)
     }
 
     /// Where it starts; 0 where there is none.
     pub(super) fn address(&self) -> Address {
-        self.0.as_ref().map_or(0, Memory::address)
+        self.0.address()
     }
 
     fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, Memory::len)
+        self.0.len()
     }
 }
 
