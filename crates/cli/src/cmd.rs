@@ -24,7 +24,6 @@ mod interrupt;
 mod output;
 mod packet_line;
 mod progress;
-mod table;
 
 pub(crate) const CANNOT_READ: &str = "cannot read standard input";
 pub(crate) const CANNOT_WRITE: &str = "cannot write standard output";

@@ -1,9 +1,6 @@
 //! `tapdex bench`: how fast this machine is.
 
-mod bars;
 mod gpu;
-mod report;
-mod sheet;
 
 use std::io::Write;
 

@@ -13,8 +13,8 @@ use std::str::FromStr;
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use tapdex_bitmap::{ALL_CODECS, Codec, UnknownCodec, encode_auto};
+use tapdex_report::table::{self, Align};
 
-use super::table::{self, Align};
 use super::{CANNOT_READ, CANNOT_WRITE, note};
 
 /// Try out the codecs: sets of row ids as compressed bitmaps.

@@ -14,10 +14,10 @@ use tapdex_engine::packet::{ETHERTYPE_IPV4, Encap, Headers, LinkType, decode, pr
 use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::{Filter, Syntax};
 use tapdex_engine::traffic::{Profile, Traffic};
+use tapdex_report::table::{self, Align};
 
 use super::ask::{Answers, How, line};
 use super::progress::Progress;
-use super::table::{self, Align};
 use super::{CANNOT_WRITE, Damaged, note};
 
 /// Make up traffic, index it, and search it beside a plain scan.

@@ -7,11 +7,11 @@ use anyhow::Context;
 use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::Syntax;
 use tapdex_engine::query::time::format_time;
+use tapdex_report::table::{self, Align};
 
 use super::CANNOT_WRITE;
 use super::ask::{Answers, How, QuestionArgs, line, tagged_text};
 use super::index_file::json;
-use super::table::{self, Align};
 
 /// Show how a filter is understood and how it is answered.
 ///

@@ -7,10 +7,10 @@ use anyhow::Context;
 use tapdex_engine::archive::{Archive, Segment};
 use tapdex_engine::index::SectionKind;
 use tapdex_engine::query::time::format_time;
+use tapdex_report::table::{self, Align};
 
 use super::ask::{ArchiveArg, line};
 use super::index_file::json;
-use super::table::{self, Align};
 use super::{CANNOT_WRITE, Incomplete, chain, note, shown_path};
 
 /// Show what an archive has: packets, times, gaps, and what the indexes take.

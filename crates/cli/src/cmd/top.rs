@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use anyhow::Context;
 use tapdex_engine::archive::ArchiveError;
+use tapdex_report::table::{self, Align};
 
 use super::CANNOT_WRITE;
 use super::ask::{How, QuestionArgs, line, report_failed, rows_of};
 use super::index_file::json;
 use super::search::summary;
-use super::table::{self, Align};
 use fields::{Field, Value};
 
 /// Show the most frequent values of a field among the packets that match.

@@ -13,9 +13,8 @@ use std::sync::Arc;
 use tapdex_gpu::choice::DeviceChoice;
 use tapdex_gpu::device::Device;
 use tapdex_gpu::measure::Bus;
+use tapdex_report::{Report, Sheet};
 
-use super::report::Report;
-use super::sheet::Sheet;
 use crate::cmd::progress::Progress;
 use crate::cmd::{device, note};
 use only::Only;
@@ -43,7 +42,7 @@ const BUS_RUNS: usize = 10;
 ///     tapdex bench gpu --only columns,uniform,8,roaring
 ///
 /// With --out the tables are also written as Markdown, as CSV and as plots, into a folder that is
-/// made if it is not there: gpu-*.md, gpu-*.csv, gpu-*.svg.
+/// made if it is not there: tables.md, gpu-*.csv, gpu-*.svg.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
@@ -116,9 +115,10 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let mut report = Report::new(out, args.out.as_deref())?;
     measure(&plan, &mut report, &mut progress)?;
+    let files = report.finish()?;
     drop(progress);
     if let Some(folder) = &args.out {
-        note(&format!("wrote {} files into {}", report.files(), folder.display()));
+        note(&format!("wrote {files} files into {}", folder.display()));
     }
     Ok(())
 }
@@ -238,14 +238,14 @@ mod tests {
         let mut out = vec![];
         let mut report = Report::new(&mut out, Some(folder.path())).unwrap();
         measure(&plan, &mut report, &mut Progress::hidden()).unwrap();
-        assert_eq!(report.files(), 7);
+        assert_eq!(report.finish().unwrap(), 5);
         let text = String::from_utf8(out).unwrap();
         for expected in ["GPU", "the host", "seed", "to the GPU", "4.0", "wah", "hipes"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         assert!(!text.contains("plwah"), "{text}");
         let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
-        assert!(read("gpu-columns-uniform-8.md").contains("(gpu-columns-uniform-8.svg)"));
+        assert!(read("tables.md").contains("(gpu-columns-uniform-8.svg)"));
         assert_eq!(read("gpu-columns-uniform-8.csv").lines().count(), 3);
         assert!(read("gpu-columns-uniform-8.svg").contains("hipes"));
         assert!(read("gpu-machine.csv").contains("\nseed,7\n"));

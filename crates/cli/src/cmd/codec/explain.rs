@@ -6,11 +6,11 @@ use anyhow::Context;
 use tapdex_bitmap::Codec;
 use tapdex_bitmap::codec::Explained;
 use tapdex_bitmap::codec::masc::Windowed;
+use tapdex_report::table::{self, Align};
 
 use super::form::{self, Form};
 use super::{codec_parser, read_encoded, words};
 use crate::cmd::CANNOT_WRITE;
-use crate::cmd::table::{self, Align};
 
 /// Show what each encoded word says.
 ///

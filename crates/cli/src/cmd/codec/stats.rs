@@ -4,10 +4,10 @@ use std::io::{self, BufRead, Write};
 
 use anyhow::Context;
 use tapdex_bitmap::{ALL_CODECS, Codec, Sizes};
+use tapdex_report::table::{self, Align};
 
 use super::ids;
 use crate::cmd::CANNOT_WRITE;
-use crate::cmd::table::{self, Align};
 
 /// Compare the size of a set in every codec.
 ///

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use anyhow::Context;
 use tapdex_engine::IndexError;
 use tapdex_engine::index::{Field, Index, SectionKind};
+use tapdex_report::table::{self, Align};
 
 use super::json;
 use crate::cmd::CANNOT_WRITE;
-use crate::cmd::table::{self, Align};
 
 /// Show what an index file holds, and what takes how many bytes.
 ///

@@ -4,11 +4,9 @@ use tapdex_bitmap::Codec;
 use tapdex_engine::index::{Digits, Width};
 use tapdex_gpu::device::DeviceError;
 use tapdex_gpu::measure::{self, Columns, Measured, TUPLE};
+use tapdex_report::{Bar, Bars, Plot, Report, Sheet};
 
 use super::{Plan, only};
-use crate::cmd::bench::bars::{Bar, Bars};
-use crate::cmd::bench::report::Report;
-use crate::cmd::bench::sheet::Sheet;
 use crate::cmd::progress::Progress;
 
 /// Bytes of a column in HiPES beyond which it is left out: a set of few ids takes a whole chunk.
@@ -79,7 +77,7 @@ fn data_set(
             Err(error) => return Err(error.into()),
         }
     }
-    report.table(&sheet, Some(&bars))
+    Ok(report.table(&sheet, Some(&Plot::Bars(bars)))?)
 }
 
 fn make(plan: &Plan<'_>, data: &str, width: Width) -> Result<Columns, DeviceError> {

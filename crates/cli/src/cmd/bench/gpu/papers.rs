@@ -8,11 +8,9 @@ use tapdex_gpu::measure::papers::{self, MascPair, OneColumn};
 use tapdex_gpu::measure::{Columns, TUPLE, median};
 
 use super::Plan;
-use crate::cmd::bench::bars::{Bar, Bars};
-use crate::cmd::bench::report::Report;
-use crate::cmd::bench::sheet::Sheet;
 use crate::cmd::progress::Progress;
 use tapdex_engine::index::Width;
+use tapdex_report::{Bar, Bars, Plot, Report, Sheet};
 
 /// Rows of the columns that MASC is measured on: few enough for one core.
 const MASC_ROWS: usize = 1 << 22;
@@ -141,7 +139,7 @@ fn figure5(
     }
     sheet.remarks.push("alone: one column, its copies and kernels one after the other".into());
     sheet.remarks.push("in a row: ten columns, copies and kernels side by side".into());
-    report.table(&sheet, Some(&bars))
+    Ok(report.table(&sheet, Some(&Plot::Bars(bars)))?)
 }
 
 fn figure6(
@@ -180,7 +178,7 @@ fn figure6(
         cells.extend(line.steps.iter().map(|ms| format!("{ms:.3}")));
         sheet.row(cells);
     }
-    report.table(&sheet, None)
+    Ok(report.table(&sheet, None)?)
 }
 
 /// The peer on columns as long as those of the other tables.
@@ -201,7 +199,7 @@ fn whole_columns(theirs: &[Theirs], report: &mut Report<'_>) -> anyhow::Result<(
     if sheet.is_empty() {
         return Ok(());
     }
-    report.table(&sheet, None)
+    Ok(report.table(&sheet, None)?)
 }
 
 fn masc(pairs: &[MascPair], rows: usize, report: &mut Report<'_>) -> anyhow::Result<()> {
@@ -235,5 +233,5 @@ fn masc(pairs: &[MascPair], rows: usize, report: &mut Report<'_>) -> anyhow::Res
         format!("{:.1}", gpu / cpu),
         "-".to_owned(),
     ]);
-    report.table(&sheet, Some(&bars))
+    Ok(report.table(&sheet, Some(&Plot::Bars(bars)))?)
 }

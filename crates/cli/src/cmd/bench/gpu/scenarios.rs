@@ -1,11 +1,9 @@
 //! Sets of ids, as in the paper that HiPES is from.
 
 use tapdex_gpu::sets::scenarios::{Measured, SCENARIOS, SEED, measure_scenario, measure_widths};
+use tapdex_report::{Bar, Bars, Plot, Report, Sheet};
 
 use super::Plan;
-use crate::cmd::bench::bars::{Bar, Bars};
-use crate::cmd::bench::report::Report;
-use crate::cmd::bench::sheet::Sheet;
 use crate::cmd::progress::Progress;
 
 const HEADINGS: [&str; 9] = [
@@ -61,7 +59,7 @@ pub(super) fn measure(
         row("hipes as published", &result.published, published.hipes);
         row("wah", &result.wah, published.wah);
     }
-    report.table(&sheet, Some(&bars))?;
+    report.table(&sheet, Some(&Plot::Bars(bars)))?;
     widths(plan, report, progress)
 }
 
@@ -98,7 +96,7 @@ fn widths(plan: &Plan<'_>, report: &mut Report<'_>, progress: &mut Progress) -> 
                 mark: Some(published.pipelined.median),
             });
         }
-        report.table(&sheet, Some(&bars))?;
+        report.table(&sheet, Some(&Plot::Bars(bars)))?;
     }
     Ok(())
 }

@@ -1,10 +1,9 @@
 //! Whole segments: sorted by flow, and all columns built.
 
 use tapdex_gpu::flow::measure_segment;
+use tapdex_report::{Report, Sheet};
 
 use super::Plan;
-use crate::cmd::bench::report::Report;
-use crate::cmd::bench::sheet::Sheet;
 use crate::cmd::progress::Progress;
 
 /// Rows of the segments: that of an archive has the first number at most.
@@ -51,5 +50,5 @@ pub(super) fn measure(
             ]);
         }
     }
-    report.table(&sheet, None)
+    Ok(report.table(&sheet, None)?)
 }

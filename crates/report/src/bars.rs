@@ -1,24 +1,29 @@
 //! A plot of bars, as SVG.
 
+use crate::scale::{HEAD, shown, step, text};
+
 /// A plot of horizontal bars, one below the other.
 #[derive(Debug, Clone)]
-pub(super) struct Bars {
+pub struct Bars {
     /// What it shows.
-    pub(super) title: String,
+    pub title: String,
     /// What the bars count.
-    pub(super) unit: String,
+    pub unit: String,
     /// What the marks stand for, such as a limit or a published figure.
-    pub(super) mark: Option<String>,
+    pub mark: Option<String>,
     /// The bars.
-    pub(super) bars: Vec<Bar>,
+    pub bars: Vec<Bar>,
 }
 
 /// A bar, and a mark across it.
 #[derive(Debug, Clone)]
-pub(super) struct Bar {
-    pub(super) label: String,
-    pub(super) value: f64,
-    pub(super) mark: Option<f64>,
+pub struct Bar {
+    /// What it is.
+    pub label: String,
+    /// How long it is.
+    pub value: f64,
+    /// Where the mark is.
+    pub mark: Option<f64>,
 }
 
 const WIDTH: f64 = 720.0;
@@ -27,14 +32,9 @@ const RIGHT: f64 = 80.0;
 const TOP: f64 = 56.0;
 const STEP: f64 = 26.0;
 const BAR: f64 = 16.0;
-/// Lines of the scale, about.
-const LINES: f64 = 6.0;
-
-const HEAD: &str = "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\"";
-
 impl Bars {
     /// The plot.
-    pub(super) fn svg(&self) -> String {
+    pub fn svg(&self) -> String {
         let values = self.bars.iter().flat_map(|bar| [Some(bar.value), bar.mark]).flatten();
         let most = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         let step = step(most);
@@ -87,38 +87,6 @@ impl Bars {
     }
 }
 
-/// The distance between two lines of the scale: 1, 2 or 5 times a power of ten.
-fn step(most: f64) -> f64 {
-    if most <= 0.0 {
-        return 0.0;
-    }
-    let rough = most / LINES;
-    let power = 10_f64.powf(rough.log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
-    steps.into_iter().find(|&step| step >= rough * 0.999).unwrap_or(rough)
-}
-
-/// Three digits that count.
-fn shown(value: f64) -> String {
-    let text = match value.abs() {
-        least if least >= 100.0 => format!("{value:.0}"),
-        least if least >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    };
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
-}
-
-fn text((x, y): (f64, f64), anchor: &str, font: &str, content: &str) -> String {
-    let content = content.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    format!(
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" style=\"font: {font}\">\
-         {content}</text>\n"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,13 +132,5 @@ mod tests {
             let svg = bars(values).svg();
             assert!(svg.len() < 4_000 && svg.ends_with("</svg>\n"), "{svg}");
         }
-    }
-
-    #[test]
-    fn scales_have_round_steps() {
-        for (most, expected) in [(30.0, 5.0), (31.0, 10.0), (6.0, 1.0), (0.9, 0.2), (120.0, 20.0)] {
-            assert!((step(most) - expected).abs() < 1e-9, "{most}: {}", step(most));
-        }
-        assert_eq!([0.0, 5.0, 12.34, 123.4, 0.5].map(shown), ["0", "5", "12.3", "123", "0.5"]);
     }
 }

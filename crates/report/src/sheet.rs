@@ -2,55 +2,58 @@
 
 use std::io;
 
-use crate::cmd::table::{self, Align};
+use crate::table::{self, Align};
 
 /// A table of results.
 #[derive(Debug, Clone)]
-pub(super) struct Sheet {
+pub struct Sheet {
     /// The stem of its files.
-    pub(super) name: String,
+    pub name: String,
     /// What it shows.
-    pub(super) title: String,
-    headings: Vec<(&'static str, Align)>,
+    pub title: String,
+    headings: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
     /// What else is to be said, a line each.
-    pub(super) remarks: Vec<String>,
+    pub remarks: Vec<String>,
 }
 
 impl Sheet {
     /// A table with these headings and no rows. Its first column has words, the others numbers.
-    pub(super) fn new(name: &str, title: &str, headings: &[&'static str]) -> Self {
+    pub fn new(name: &str, title: &str, headings: &[&str]) -> Self {
         let aligns = std::iter::once(Align::Left).chain(std::iter::repeat(Align::Right));
         Self {
             name: name.to_owned(),
             title: title.to_owned(),
-            headings: headings.iter().copied().zip(aligns).collect(),
+            headings: headings.iter().map(|&name| name.to_owned()).zip(aligns).collect(),
             rows: vec![],
             remarks: vec![],
         }
     }
 
     /// The table, with words in all columns.
-    pub(super) fn of_words(mut self) -> Self {
+    pub fn of_words(mut self) -> Self {
         self.headings.iter_mut().for_each(|(_, align)| *align = Align::Left);
         self
     }
 
     /// Appends a row, with a cell for each heading.
-    pub(super) fn row(&mut self, cells: Vec<String>) {
+    pub fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.headings.len(), "a cell for each heading");
         self.rows.push(cells);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
     /// Title, columns one below the other, remarks.
-    pub(super) fn text(&self) -> io::Result<String> {
+    pub fn text(&self) -> io::Result<String> {
         let mut bytes = format!("{}\n\n", self.title).into_bytes();
         if !self.is_empty() {
-            table::write(&mut bytes, &self.headings, || self.rows.iter().cloned())?;
+            let headings: Vec<(&str, Align)> =
+                self.headings.iter().map(|(name, align)| (name.as_str(), *align)).collect();
+            table::write(&mut bytes, &headings, || self.rows.iter().cloned())?;
         }
         let mut text = String::from_utf8_lossy(&bytes).into_owned();
         self.remarks.iter().for_each(|remark| text.push_str(&format!("{remark}\n")));
@@ -58,7 +61,7 @@ impl Sheet {
     }
 
     /// A section with a table.
-    pub(super) fn markdown(&self) -> String {
+    pub fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let plain = |cell: &str| cell.replace('|', "\\|");
         let mut text = format!("## {}\n\n", self.title);
@@ -76,7 +79,7 @@ impl Sheet {
     }
 
     /// Headings and rows.
-    pub(super) fn csv(&self) -> String {
+    pub fn csv(&self) -> String {
         let quoted = |cell: &str| match cell.contains(['"', ',', '\n']) {
             true => format!("\"{}\"", cell.replace('"', "\"\"")),
             false => cell.to_owned(),

@@ -4,14 +4,16 @@ use std::io::{self, Write};
 
 /// Where the cells of a column stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Align {
+pub enum Align {
+    /// At the left, as words do.
     Left,
+    /// At the right, as numbers do.
     Right,
 }
 
 /// Writes headings and rows. Rows are asked for twice, to measure and to print, so that a long
 /// table need not be in memory; both times they have a cell for each heading.
-pub(super) fn write<I>(
+pub fn write<I>(
     out: &mut dyn Write,
     headings: &[(&str, Align)],
     rows: impl Fn() -> I,
