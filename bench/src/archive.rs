@@ -1,12 +1,12 @@
 //! `tapdex-bench archive`: what it costs to index captures and to search them, beside tcpdump and
 //! tshark.
 
-mod captures;
-mod census;
-mod indexing;
-mod machine;
-mod process;
-mod searching;
+pub mod captures;
+pub mod census;
+pub mod indexing;
+pub mod machine;
+pub mod process;
+pub mod searching;
 mod sizes;
 
 use std::path::PathBuf;

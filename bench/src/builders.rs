@@ -152,7 +152,11 @@ pub fn croaring(column: Digits<'_>) -> Contestant<'_> {
 }
 
 /// Puts the rows in order of their digits, and says where each digit's rows end.
-fn sort_rows(digits: &[impl Copy + Into<usize>], values: usize, rows: &mut Vec<u32>) -> Vec<usize> {
+pub fn sort_rows(
+    digits: &[impl Copy + Into<usize>],
+    values: usize,
+    rows: &mut Vec<u32>,
+) -> Vec<usize> {
     let mut counts = vec![0; values];
     digits.iter().for_each(|&digit| counts[digit.into()] += 1);
     // From a digit's count to where its rows start; placing them moves that to where they end.

@@ -126,6 +126,23 @@ impl<T> PeerSets<T> {
     }
 }
 
+/// Ids encoded by the `croaring` crate, run containers where they are smaller.
+pub fn croaring_bytes(ids: &[u32]) -> Vec<u8> {
+    let mut set = croaring::Bitmap::of(ids);
+    set.run_optimize();
+    set.serialize::<croaring::Portable>()
+}
+
+/// Ascending ids encoded by the `roaring` crate, run containers where they are smaller; nothing if
+/// it fails.
+pub fn roaring_bytes(ids: &[u32]) -> Vec<u8> {
+    let sorted = ids.iter().copied();
+    let mut set = roaring::RoaringBitmap::from_sorted_iter(sorted).unwrap_or_default();
+    set.optimize();
+    let mut bytes = Vec::with_capacity(set.serialized_size());
+    set.serialize_into(&mut bytes).map_or(Vec::new(), |()| bytes)
+}
+
 /// The `croaring` crate: CRoaring in C, with its own vector code.
 ///
 /// Its operations leave run containers out of most results; with `optimize` it is asked for them,
@@ -143,11 +160,7 @@ pub fn croaring<'a>(
         u64::from(if optimize { set.run_optimize() } else { set.is_empty() })
     };
     let jobs: [Job<'a>; JOBS.len()] = [
-        Box::new(move || {
-            let mut set = croaring::Bitmap::of(ids);
-            set.run_optimize();
-            set.serialize::<croaring::Portable>().len() as u64
-        }),
+        Box::new(move || croaring_bytes(ids).len() as u64),
         Box::new(move || {
             decoded.resize(ids.len(), 0);
             x.iter().next_many(&mut decoded) as u64
@@ -168,13 +181,7 @@ pub fn roaring<'a>(sets: &'a Sets, peer: &'a PeerSets<roaring::RoaringBitmap>) -
     let ids = &sets.pair[0];
     let mut decoded: Vec<u32> = Vec::new();
     let jobs: [Job<'a>; JOBS.len()] = [
-        Box::new(move || {
-            let sorted = ids.iter().copied();
-            let mut set = roaring::RoaringBitmap::from_sorted_iter(sorted).unwrap_or_default();
-            set.optimize();
-            let mut bytes = Vec::with_capacity(set.serialized_size());
-            set.serialize_into(&mut bytes).map_or(0, |()| bytes.len() as u64)
-        }),
+        Box::new(move || roaring_bytes(ids).len() as u64),
         Box::new(move || {
             decoded.clear();
             decoded.extend(x);
@@ -186,4 +193,43 @@ pub fn roaring<'a>(sets: &'a Sets, peer: &'a PeerSets<roaring::RoaringBitmap>) -
         Box::new(move || u64::from(peer.many.iter().union().is_empty())),
     ];
     Contestant { name: "roaring crate", jobs }
+}
+
+/// Whether all codecs and both peers give the same answers to what is asked of the pair.
+pub fn check(
+    sets: &Sets,
+    encoded: &[Encoded],
+    c: &PeerSets<croaring::Bitmap>,
+    rust: &PeerSets<roaring::RoaringBitmap>,
+) -> anyhow::Result<()> {
+    let [x, y] = &c.pair;
+    let (and, or) = (x.and(y).to_vec(), x.or(y).to_vec());
+    let [x, y] = &rust.pair;
+    let is_same = (x & y).iter().eq(and.iter().copied()) && (x | y).iter().eq(or.iter().copied());
+    anyhow::ensure!(is_same, "the crates give different answers");
+    anyhow::ensure!(x.intersection_len(y) == and.len() as u64, "the roaring crate miscounts");
+    anyhow::ensure!(
+        c.pair[0].and_cardinality(&c.pair[1]) == and.len() as u64,
+        "the croaring crate miscounts"
+    );
+    for encoded in encoded {
+        let codec = encoded.codec;
+        let x = Bitmap::open(codec, &encoded.pair[0], sets.rows)?;
+        let y = Bitmap::open(codec, &encoded.pair[1], sets.rows)?;
+        let ids_of = |bytes: &mut Vec<u8>| {
+            let mut ids = Vec::new();
+            Bitmap::open(codec, bytes, sets.rows).map(|set| set.chunks().push_ids(&mut ids))?;
+            bytes.clear();
+            anyhow::Ok(ids)
+        };
+        let mut bytes = Vec::new();
+        x.chunks().and(y.chunks()).encode(codec, &mut bytes);
+        let found_and = ids_of(&mut bytes)?;
+        x.chunks().or(y.chunks()).encode(codec, &mut bytes);
+        let found_or = ids_of(&mut bytes)?;
+        let count = x.chunks().and(y.chunks()).count();
+        let is_same = found_and == and && found_or == or && count == and.len() as u64;
+        anyhow::ensure!(is_same, "{} and the crates give different answers", codec.name());
+    }
+    Ok(())
 }

@@ -5,7 +5,9 @@ pub mod builders;
 pub mod column;
 pub mod contest;
 pub mod online_wah;
+pub mod page;
 pub mod tuples;
+pub mod windows;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

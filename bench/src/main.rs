@@ -3,15 +3,49 @@
 mod archive;
 mod build;
 mod build_memory;
+mod choice;
 mod codecs;
+mod growth;
+mod hipes;
+mod imc13;
 mod masc;
 mod open;
+mod peers;
+mod plwah_plus;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
-/// Measure tapdex beside other libraries and print the results as Markdown.
+/// Measure tapdex: the tables and figures of the papers, other programs and libraries beside.
+///
+/// Those from imc13 to choice print their tables and also write them into docs/results/NAME, as
+/// Markdown, CSV and SVG; the others print Markdown. Run them from the root of the repository, on a
+/// machine that does nothing else.
 #[derive(Debug, Parser)]
+#[command(name = "tapdex-bench")]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
 enum Command {
+    /// IMC'13, figures 5 and 6: building an index as the number of values grows, step by step.
+    Imc13(imc13::Args),
+    /// MASC, tables 2 to 4, section V.C, figures 19 to 35: sizes, the query table, speed.
+    Masc(masc::Args),
+    /// PLWAH+, figure 2: words and literals against PLWAH.
+    PlwahPlus(plwah_plus::Args),
+    /// HiPES, table 2 and figures 1 to 3: speed and ratio by scenario and by width.
+    Hipes(hipes::Args),
+    /// Building, sizes and set algebra beside croaring and roaring; searching beside tcpdump,
+    /// tshark and DuckDB.
+    Peers(peers::Args),
+    /// Indexing and searching as the archive grows from 1 to 200 million packets.
+    Growth(growth::Args),
+    /// Which codec to use when, and whether `auto` agrees.
+    Choice(choice::Args),
+    /// All of the above with their defaults, one after the other: takes hours and 60 GB.
+    All,
     /// Sizes, encoding, decoding and set algebra of every codec, beside croaring and roaring.
     Codecs(codecs::Args),
     /// Building the index of one column, beside online WAH, roaring and croaring.
@@ -20,19 +54,50 @@ enum Command {
     BuildMemory(build_memory::Args),
     /// Opening and searching a large index file.
     Open(open::Args),
-    /// Sizes in the MASC paper's setting and in ours, for every codec: its tables 2 to 4.
-    Masc(masc::Args),
     /// Indexing captures and searching them, beside tcpdump and tshark.
     Archive(archive::Args),
 }
 
+/// What `all` runs.
+const ALL: [&str; 7] = ["imc13", "masc", "plwah-plus", "hipes", "peers", "growth", "choice"];
+
 fn main() -> anyhow::Result<()> {
-    match Command::parse() {
-        Command::Codecs(args) => codecs::run(&args),
-        Command::Build(args) => build::run(&args),
-        Command::BuildMemory(args) => build_memory::run(&args),
-        Command::Open(args) => open::run(&args),
-        Command::Masc(args) => masc::run(&args),
-        Command::Archive(args) => archive::run(&args),
+    run(&Line::parse().command)
+}
+
+fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::Imc13(args) => imc13::run(args),
+        Command::Masc(args) => masc::run(args),
+        Command::PlwahPlus(args) => plwah_plus::run(args),
+        Command::Hipes(args) => hipes::run(args),
+        Command::Peers(args) => peers::run(args),
+        Command::Growth(args) => growth::run(args),
+        Command::Choice(args) => choice::run(args),
+        Command::All => {
+            for name in ALL {
+                eprintln!("== {name}");
+                run(&Line::try_parse_from(["tapdex-bench", name])?.command)?;
+            }
+            Ok(())
+        }
+        Command::Codecs(args) => codecs::run(args),
+        Command::Build(args) => build::run(args),
+        Command::BuildMemory(args) => build_memory::run(args),
+        Command::Open(args) => open::run(args),
+        Command::Archive(args) => archive::run(args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_commands_with_defaults() {
+        for name in ALL {
+            let line = Line::try_parse_from(["tapdex-bench", name]);
+            assert!(line.is_ok(), "{name}: {line:?}");
+        }
     }
 }

@@ -5,10 +5,10 @@
 //! literal is written, then a fill for the groups in between, and a new literal is opened. Rows are
 //! taken in order, so the group and the bit are counted along, and an append takes no division.
 
-use tapdex_engine::index::Digits;
+use tapdex_engine::index::{Digits, Width};
 
 /// Rows of a group.
-const GROUP_ROWS: usize = 31;
+pub const GROUP_ROWS: usize = 31;
 /// A literal with every row of its group.
 const FULL: u32 = (1 << GROUP_ROWS) - 1;
 /// A word that counts empty groups.
@@ -23,23 +23,35 @@ pub struct OnlineWah(Vec<Bitmap>);
 impl OnlineWah {
     /// Builds the index of `column`, in the memory of the one before.
     pub fn build(&mut self, column: Digits<'_>) {
-        self.0.resize_with(1 << column.width().bits(), Bitmap::default);
-        self.0.iter_mut().for_each(Bitmap::clear);
+        self.begin(column.width());
         match column {
-            Digits::Bytes(digits) => self.append(digits),
-            Digits::Shorts(digits) => self.append(digits),
+            Digits::Bytes(digits) => self.append(0, digits),
+            Digits::Shorts(digits) => self.append(0, digits),
         }
-        self.0.iter_mut().for_each(Bitmap::close);
+        self.end();
     }
 
-    fn append(&mut self, digits: &[impl Copy + Into<usize>]) {
-        for (group, digits) in (0..).zip(digits.chunks(GROUP_ROWS)) {
+    /// Starts the index of a column, in the memory of the one before.
+    pub fn begin(&mut self, width: Width) {
+        self.0.resize_with(1 << width.bits(), Bitmap::default);
+        self.0.iter_mut().for_each(Bitmap::clear);
+    }
+
+    /// Appends the rows of whole groups, of which `first` is the number of the first; only the last
+    /// group of a column may have fewer rows than [`GROUP_ROWS`].
+    pub fn append(&mut self, first: u32, digits: &[impl Copy + Into<usize>]) {
+        for (group, digits) in (first..).zip(digits.chunks(GROUP_ROWS)) {
             let mut bit = 1 << GROUP_ROWS;
             for &digit in digits {
                 bit >>= 1;
                 self.0[digit.into()].add(group, bit);
             }
         }
+    }
+
+    /// Writes the literals that are still open.
+    pub fn end(&mut self) {
+        self.0.iter_mut().for_each(Bitmap::close);
     }
 
     /// The words of every value, those that do not occur included.
@@ -115,6 +127,19 @@ mod tests {
             }
             check(&mut online, Column::new(shape, 100_000, 65_536, 1));
         }
+    }
+
+    #[test]
+    fn a_column_may_come_group_by_group() {
+        let column = Column::new(Shape::Uniform, 1_000, 300, 1);
+        let Column::Shorts(digits) = &column else { panic!("300 values are shorts") };
+        let mut online = OnlineWah::default();
+        online.begin(Width::Short);
+        for (group, digits) in (0..).zip(digits.chunks(GROUP_ROWS)) {
+            online.append(group, digits);
+        }
+        online.end();
+        assert!(equals_wah(&online, column.digits()).unwrap());
     }
 
     fn check(online: &mut OnlineWah, column: Column) {

@@ -95,7 +95,7 @@ pub struct Capture {
 
 impl Capture {
     /// Reads a capture once: it is in the page cache then, as far as there is room.
-    fn read(name: &str, path: &Path) -> anyhow::Result<Self> {
+    pub fn read(name: &str, path: &Path) -> anyhow::Result<Self> {
         let failed = || format!("cannot read {}", path.display());
         let file = File::open(path).with_context(failed)?;
         let file_bytes = file.metadata().with_context(failed)?.len();
@@ -192,7 +192,8 @@ fn made(
     Ok(capture)
 }
 
-fn write(profile: &Profile, path: &Path) -> anyhow::Result<()> {
+/// Writes a made-up capture.
+pub fn write(profile: &Profile, path: &Path) -> anyhow::Result<()> {
     let target = BufWriter::with_capacity(1 << 20, File::create(path)?);
     let ethernet = Interface::new(1, 1_000_000_000);
     let mut writer = CaptureWriter::new(target, FileFormat::Pcap, &[ethernet], "")?;

@@ -1,5 +1,7 @@
 //! Filters that find from one packet to half of them, chosen from what a capture has in it.
 
+mod sql;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -12,7 +14,7 @@ use tapdex_engine::packet::{
 
 use super::captures::Capture;
 
-/// A question, in the languages of both peers.
+/// A question, in the languages of the peers.
 #[derive(Debug, Clone)]
 pub struct Question {
     /// What it finds.
@@ -22,6 +24,9 @@ pub struct Question {
     /// The same for tshark, whose fields also look into tagged and tunnelled packets where
     /// libpcap's do not.
     pub display: String,
+    /// The same for a database of header fields, with libpcap's meaning: queries that all count the
+    /// same in a table named `packets`; none if no header field answers it.
+    pub sql: Vec<String>,
 }
 
 /// Addresses and ports of a TCP flow, the smaller end first.
@@ -109,7 +114,12 @@ pub fn questions(capture: &Capture) -> anyhow::Result<Vec<Question>> {
     let [(a, p), (b, q)] = rare.map(|(host, port)| (Ipv4Addr::from(host), port));
     let [(c, port_c), (d, port_d)] = busy.map(|(host, port)| (Ipv4Addr::from(host), port));
     let server_port = port_c.min(port_d);
-    let question = |what, pcap: String, display: String| Question { what, pcap, display };
+    let question = |what, pcap: String, display: String, sql: Vec<String>| Question {
+        what,
+        pcap,
+        display,
+        sql,
+    };
     let host = |host: Ipv4Addr| {
         format!(
             "(ip.addr#1 == {host} || arp.src.proto_ipv4 == {host} || arp.dst.proto_ipv4 == {host})"
@@ -126,13 +136,20 @@ pub fn questions(capture: &Capture) -> anyhow::Result<Vec<Question>> {
                 "!vlan && ip.proto#1 == 6 && ip.addr#1 == {a} && ip.addr#1 == {b} && \
                  tcp.port#1 == {p} && tcp.port#1 == {q}"
             ),
+            sql::flow(rare.map(|end| end.0), &[protocol::TCP], rare.map(|end| end.1)),
         ),
         question(
             "a rare host",
             format!("host {rare_host}"),
             format!("!vlan && {}", host(rare_host)),
+            sql::host(rare_host),
         ),
-        question("an absent host", format!("host {nobody}"), format!("!vlan && {}", host(nobody))),
+        question(
+            "an absent host",
+            format!("host {nobody}"),
+            format!("!vlan && {}", host(nobody)),
+            sql::host(nobody),
+        ),
         question(
             "two hosts and a port",
             format!("host {c} and host {d} and port {server_port}"),
@@ -141,37 +158,57 @@ pub fn questions(capture: &Capture) -> anyhow::Result<Vec<Question>> {
                  tcp.port#1 == {server_port}) || (ip.proto#1 == 17 && udp.port#1 == {server_port}) \
                  || (ip.proto#1 == 132 && sctp.port#1 == {server_port}))"
             ),
+            sql::flow(
+                busy.map(|end| end.0),
+                &[protocol::TCP, protocol::UDP, protocol::SCTP],
+                [server_port; 2],
+            ),
         ),
         question(
             "DNS of a host",
             format!("udp port 53 and host {dns_host}"),
             format!("!vlan && ip.proto#1 == 17 && udp.port#1 == 53 && ip.addr#1 == {dns_host}"),
+            sql::host_port(dns_host, protocol::UDP, 53),
         ),
-        question("a protocol", "icmp".into(), "!vlan && ip.proto#1 == 1".into()),
+        question(
+            "a protocol",
+            "icmp".into(),
+            "!vlan && ip.proto#1 == 1".into(),
+            sql::protocol(protocol::ICMP),
+        ),
         question(
             "flags",
             "tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn".into(),
             "!vlan && ip.proto#1 == 6 && tcp.flags.syn == 1 && tcp.flags.ack == 0".into(),
+            sql::flags(0x12, 0x02),
         ),
-        question("a port", "tcp port 443".into(), format!("!vlan && {TCP} && tcp.port#1 == 443")),
+        question(
+            "a port",
+            "tcp port 443".into(),
+            format!("!vlan && {TCP} && tcp.port#1 == 443"),
+            sql::port(protocol::TCP, 443),
+        ),
         question(
             "a network",
             super::HALF.into(),
             "!vlan && (ip.addr#1 == 10.0.0.0/8 || arp.src.proto_ipv4 == 10.0.0.0/8 || \
              arp.dst.proto_ipv4 == 10.0.0.0/8)"
                 .into(),
+            sql::net(Ipv4Addr::new(10, 0, 0, 0), 8),
         ),
         question(
             "no column knows it",
             "tcp[20:4] = 0x47455420".into(),
             "!vlan && ip.proto#1 == 6 && tcp.hdr_len == 20 && tcp.payload[0:4] == 47:45:54:20"
                 .into(),
+            vec![],
         ),
-        question("a length", "greater 1000".into(), "frame.len >= 1000".into()),
+        question("a length", "greater 1000".into(), "frame.len >= 1000".into(), sql::length(1000)),
         question(
             "tagged",
             "vlan and udp".into(),
             format!("!ieee8021ad && count(vlan.id) == 1 && {UDP}"),
+            sql::tagged(protocol::UDP),
         ),
     ])
 }

@@ -40,11 +40,13 @@ pub fn take_turns<T>(jobs: &mut [Job<'_, T>]) -> anyhow::Result<Vec<Seconds>> {
             }
         }
     }
-    let summary = |mut times: Vec<f64>| {
-        times.sort_by(f64::total_cmp);
-        Seconds { median: times[times.len() / 2], min: times[0], max: times[times.len() - 1] }
-    };
     Ok(times.into_iter().map(summary).collect())
+}
+
+/// Median and spread of rounds, of which there is at least one.
+pub fn summary(mut times: Vec<f64>) -> Seconds {
+    times.sort_by(f64::total_cmp);
+    Seconds { median: times[times.len() / 2], min: times[0], max: times[times.len() - 1] }
 }
 
 /// Indexes a capture into an archive of its own, which takes the place of what was there. 0

@@ -21,22 +21,24 @@ pub fn archive_path(folder: &Folder, capture: &Capture) -> PathBuf {
 }
 
 /// The program, a capture and its archive.
-struct Side<'a> {
+pub struct Side<'a> {
     tapdex: &'a Path,
     capture: &'a Capture,
     archive: PathBuf,
     /// What was found first, which all have to find.
-    found: Cell<Option<u64>>,
+    pub found: Cell<Option<u64>>,
 }
 
 impl<'a> Side<'a> {
-    fn new(folder: &Folder, tapdex: &'a Path, capture: &'a Capture) -> anyhow::Result<Self> {
+    /// Indexes the capture.
+    pub fn new(folder: &Folder, tapdex: &'a Path, capture: &'a Capture) -> anyhow::Result<Self> {
         let archive = archive_path(folder, capture);
         index_into(&archive, capture, Order::Flow, CodecChoice::Auto, 0)?;
         Ok(Self { tapdex, capture, archive, found: Cell::new(None) })
     }
 
-    fn check(&self, who: &str, question: &Question, found: u64) -> anyhow::Result<()> {
+    /// Whether somebody found as many packets as those before.
+    pub fn check(&self, who: &str, question: &Question, found: u64) -> anyhow::Result<()> {
         let expected = self.found.get().unwrap_or(found);
         self.found.set(Some(expected));
         ensure!(
@@ -48,7 +50,7 @@ impl<'a> Side<'a> {
     }
 
     /// Counts in this process, everything from scratch.
-    fn count_here(&self, question: &Question) -> anyhow::Result<()> {
+    pub fn count_here(&self, question: &Question) -> anyhow::Result<()> {
         let (segments, failed) = Archive::open(&self.archive)?.segments()?;
         ensure!(failed.is_empty(), "{}: {failed:?}", self.capture.name);
         let filter = Filter::parse_as(Syntax::Pcap, &question.pcap, 0)?;
@@ -67,13 +69,15 @@ impl<'a> Side<'a> {
         command
     }
 
-    fn count(&self, question: &Question) -> anyhow::Result<()> {
+    /// Counts with a process.
+    pub fn count(&self, question: &Question) -> anyhow::Result<()> {
         let output = process::run(&mut self.tapdex(&["search", "--count"], question))?;
         let found = process::number_after(&output.stdout, None)?;
         self.check("tapdex search --count", question, found)
     }
 
-    fn extract(&self, question: &Question) -> anyhow::Result<()> {
+    /// Writes packets to nowhere with a process.
+    pub fn extract(&self, question: &Question) -> anyhow::Result<()> {
         let words = ["extract", "-F", "pcap", "-w", "/dev/null"];
         let output = process::run(&mut self.tapdex(&words, question))?;
         let found = process::number_after(&output.stderr, Some("matched"))?;
@@ -86,18 +90,20 @@ impl<'a> Side<'a> {
         command
     }
 
-    fn tcpdump_count(&self, question: &Question) -> anyhow::Result<()> {
+    /// Counts with tcpdump.
+    pub fn tcpdump_count(&self, question: &Question) -> anyhow::Result<()> {
         let output = process::run(&mut self.tcpdump(&["--count"], question))?;
         let found = process::number_after(&output.stdout, None)?;
         self.check("tcpdump --count", question, found)
     }
 
     /// It does not say how many packets it writes.
-    fn tcpdump_write(&self, question: &Question) -> anyhow::Result<()> {
+    pub fn tcpdump_write(&self, question: &Question) -> anyhow::Result<()> {
         process::run(&mut self.tcpdump(&["-w", "/dev/null"], question)).map(drop)
     }
 
-    fn tshark(&self, question: &Question) -> anyhow::Result<()> {
+    /// Counts with tshark.
+    pub fn tshark(&self, question: &Question) -> anyhow::Result<()> {
         let mut command = Command::new("tshark");
         // Ports of whole datagrams would otherwise be found in their last fragments.
         command.args(["-n", "-o", "ip.defragment:FALSE", "-T", "fields", "-e", "frame.number"]);

@@ -13,6 +13,7 @@ use crate::device::{Device, DeviceError, Stream, record};
 use crate::memory::{Memory, Pinned};
 
 pub mod papers;
+pub mod peer;
 
 /// What the bus carries, in bytes a second.
 #[derive(Debug, Clone, Copy)]

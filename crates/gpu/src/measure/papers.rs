@@ -128,7 +128,7 @@ pub fn masc(
             core_bytes.clear();
             let start = Instant::now();
             for digits in columns.digits() {
-                core_bytes.push(encode_on_core(digits, form));
+                core_bytes.push(masc_on_core(digits, form == Form::MascWindows));
             }
             if run > 0 {
                 core.push(start.elapsed().as_secs_f64());
@@ -150,11 +150,11 @@ pub fn masc(
     Ok(found)
 }
 
-/// Encodes a column on the calling thread; how many bytes that gives.
-fn encode_on_core(digits: Digits<'_>, form: Form) -> u64 {
-    if form != Form::MascWindows {
+/// Encodes a column in MASC on the calling thread, whole or in windows; how many bytes that gives.
+pub fn masc_on_core(digits: Digits<'_>, in_windows: bool) -> u64 {
+    if !in_windows {
         let mut index = ColumnIndex::default();
-        let built = CpuBuilder::new(1).build(digits, form.codec(), &mut index);
+        let built = CpuBuilder::new(1).build(digits, Codec::Masc, &mut index);
         return built.map_or(0, |()| index.offsets.last().copied().unwrap_or(0));
     }
     // By counting: the rows of each value one after the other, then each value in windows.

@@ -1,10 +1,9 @@
 //! The experiments of IMC'13 and of GPU-MASC.
 
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, bail};
 use tapdex_gpu::measure::papers::{self, MascPair, OneColumn};
+use tapdex_gpu::measure::peer;
 use tapdex_gpu::measure::{Columns, TUPLE, median};
 
 use super::Plan;
@@ -31,7 +30,7 @@ pub(super) fn measure(
     let theirs = match peer {
         Some(peer) => {
             progress.show(|_| format!("IMC'13: {}", peer.display()));
-            run_peer(peer)?
+            peer::run(peer)?
         }
         None => vec![],
     };
@@ -51,54 +50,13 @@ pub(super) fn measure(
     masc(&pairs, rows, report)
 }
 
-/// A line that the peer prints.
-struct Theirs {
-    codec: String,
-    bits: u32,
-    records: usize,
-    values: u64,
-    words: f64,
-    /// Milliseconds of the whole, and of each step.
-    ms: f64,
-    steps: Vec<f64>,
-}
-
-/// Runs the program that builds as IMC'13 does; it prints CSV.
-fn run_peer(peer: &Path) -> anyhow::Result<Vec<Theirs>> {
-    let output =
-        Command::new(peer).output().with_context(|| format!("cannot run {}", peer.display()))?;
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr).into_owned();
-        bail!("{} failed: {}", peer.display(), why.trim());
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let lines = text.lines().skip(1).filter(|line| !line.is_empty());
-    lines
-        .map(|line| parse_line(line).with_context(|| format!("cannot make sense of {line:?}")))
-        .collect()
-}
-
-fn parse_line(line: &str) -> Option<Theirs> {
-    let cells: Vec<&str> = line.split(',').collect();
-    let number = |at: usize| cells.get(at)?.parse::<f64>().ok();
-    Some(Theirs {
-        codec: (*cells.first()?).to_owned(),
-        bits: cells.get(1)?.parse().ok()?,
-        records: cells.get(2)?.parse().ok()?,
-        values: cells.get(3)?.parse().ok()?,
-        words: number(4)?,
-        ms: number(5)?,
-        steps: (6..cells.len()).map(number).collect::<Option<_>>()?,
-    })
-}
-
 fn giga(records: usize, seconds: f64) -> f64 {
     records as f64 / seconds / 1e9
 }
 
 fn figure5(
     ours: &[OneColumn],
-    theirs: &[Theirs],
+    theirs: &[peer::Line],
     records: usize,
     report: &mut Report<'_>,
 ) -> anyhow::Result<()> {
@@ -144,7 +102,7 @@ fn figure5(
 
 fn figure6(
     ours: &[OneColumn],
-    theirs: &[Theirs],
+    theirs: &[peer::Line],
     records: usize,
     report: &mut Report<'_>,
 ) -> anyhow::Result<()> {
@@ -168,12 +126,9 @@ fn figure6(
         return Ok(());
     }
     let title = "IMC'13, figure 6: milliseconds of each step, as its authors built it, in Thrust";
-    let headings = [
-        "codec", "values", "copy in", "sort", "chunks", "merge", "fills", "fuse", "table",
-        "copy out",
-    ];
+    let headings = [&["codec", "values"][..], &peer::STEPS].concat();
     let mut sheet = Sheet::new("gpu-imc13-figure6-thrust", title, &headings);
-    for line in theirs.iter().filter(|line| line.records == records && line.steps.len() == 8) {
+    for line in theirs.iter().filter(|line| line.records == records) {
         let mut cells = vec![line.codec.clone(), line.values.to_string()];
         cells.extend(line.steps.iter().map(|ms| format!("{ms:.3}")));
         sheet.row(cells);
@@ -182,7 +137,7 @@ fn figure6(
 }
 
 /// The peer on columns as long as those of the other tables.
-fn whole_columns(theirs: &[Theirs], report: &mut Report<'_>) -> anyhow::Result<()> {
+fn whole_columns(theirs: &[peer::Line], report: &mut Report<'_>) -> anyhow::Result<()> {
     let title = "IMC'13 as its authors built it, in Thrust, on long columns";
     let headings = ["codec", "bits", "records", "values", "words a record", "G records/s"];
     let mut sheet = Sheet::new("gpu-imc13-thrust", title, &headings);

@@ -1,0 +1,138 @@
+//! Figures 34 and 35: sizes and speed on a core and on a GPU.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tapdex_bench::page::gpu;
+use tapdex_bench::tuples::{self, BYTES, NAMES, Order, Tuple};
+use tapdex_bench::{race, windows};
+use tapdex_engine::index::{Digits, Width};
+use tapdex_gpu::device::Device;
+use tapdex_gpu::measure::Columns;
+use tapdex_gpu::measure::papers::{masc, masc_on_core};
+use tapdex_report::{Bar, Bars, Plot, Report, Sheet};
+
+/// Packets that are encoded, few enough for one core.
+const PACKETS: usize = 1 << 21;
+/// Milliseconds that 3,968 packets of 14 bytes take in the paper, on its CPU and its GPU.
+const PUBLISHED_MS: [f64; 2] = [157.3, 8.057];
+const PUBLISHED_BYTES: f64 = 14.0;
+
+/// Who encodes, whether in windows, and bytes of columns a second.
+struct Rate {
+    who: String,
+    in_windows: bool,
+    records: f64,
+}
+
+pub fn measure(
+    mut tuples: Vec<Tuple>,
+    rounds: usize,
+    seed: u64,
+    report: &mut Report<'_>,
+) -> anyhow::Result<()> {
+    tuples::sort(&mut tuples, Order::Hash);
+    tuples.truncate(PACKETS);
+    let columns: Vec<Vec<u8>> = (0..BYTES).map(|byte| tuples::column(&tuples, byte)).collect();
+    room(&columns, report)?;
+    let mut rates = on_core(&columns, rounds);
+    let why = match gpu() {
+        Ok(device) => {
+            rates.extend(on_gpu(&device, tuples.len(), rounds, seed)?);
+            None
+        }
+        Err(why) => Some(why),
+    };
+    speed(&rates, why, report)
+}
+
+/// Figure 34: the room of each byte, in windows and whole. That a GPU gives the same is checked
+/// where its speed is measured.
+fn room(columns: &[Vec<u8>], report: &mut Report<'_>) -> anyhow::Result<()> {
+    let title = "Figure 34: room of MASC, calibrated, hash order, bytes a packet";
+    let mut sheet = Sheet::new("masc-figure34", title, &["byte", "windows", "whole columns"]);
+    let (unit, mark) = ("bytes a packet, in windows", "whole columns");
+    let mut bars = Bars {
+        title: title.to_owned(),
+        unit: unit.to_owned(),
+        mark: Some(mark.to_owned()),
+        bars: vec![],
+    };
+    for (name, column) in NAMES.iter().zip(columns) {
+        let bytes = |in_windows: bool| {
+            masc_on_core(Digits::Bytes(column), in_windows) as f64 / column.len() as f64
+        };
+        let (windows, whole) = (bytes(true), bytes(false));
+        sheet.row(vec![(*name).to_owned(), format!("{windows:.3}"), format!("{whole:.3}")]);
+        bars.bars.push(Bar { label: (*name).to_owned(), value: windows, mark: Some(whole) });
+    }
+    Ok(report.table(&sheet, Some(&Plot::Bars(bars)))?)
+}
+
+fn on_core(columns: &[Vec<u8>], rounds: usize) -> Vec<Rate> {
+    let encode = |in_windows: bool| {
+        move || -> u64 {
+            columns.iter().map(|column| masc_on_core(Digits::Bytes(column), in_windows)).sum()
+        }
+    };
+    let mut jobs = [encode(true), encode(false)];
+    let times = race(rounds, Duration::ZERO, &mut jobs);
+    let records: usize = columns.iter().map(Vec::len).sum();
+    let rate = |(in_windows, seconds): (bool, f64)| Rate {
+        who: "one core".to_owned(),
+        in_windows,
+        records: records as f64 / seconds,
+    };
+    [true, false].into_iter().zip(times.iter().map(|time| time.median)).map(rate).collect()
+}
+
+/// Of flows that are made up in pinned memory; fails where it gives other sizes than a core.
+fn on_gpu(
+    device: &Arc<dyn Device>,
+    packets: usize,
+    rounds: usize,
+    seed: u64,
+) -> anyhow::Result<Vec<Rate>> {
+    let columns = Columns::flows(device, Width::Byte, packets, seed)?;
+    let rate = |pair: &tapdex_gpu::measure::papers::MascPair| Rate {
+        who: device.facts().name.clone(),
+        in_windows: pair.in_windows,
+        records: pair.rates().0,
+    };
+    Ok(masc(device, &columns, rounds)?.iter().map(rate).collect())
+}
+
+fn speed(rates: &[Rate], why: Option<String>, report: &mut Report<'_>) -> anyhow::Result<()> {
+    let title = "Figure 35: encoding in MASC, all bytes of the five-tuple";
+    let headings =
+        ["who", "form", "M records/s", "thousand packets/s", "ms for 3,968 packets of 13 bytes"];
+    let mut sheet = Sheet::new("masc-figure35", title, &headings).of_words();
+    let published = ["published, CPU", "published, GPU"].into_iter().zip(PUBLISHED_MS);
+    let published = published.map(|(who, ms)| Rate {
+        who: who.to_owned(),
+        in_windows: true,
+        records: windows::ROWS as f64 * PUBLISHED_BYTES / ms * 1e3,
+    });
+    let published: Vec<Rate> = published.collect();
+    let mut bars = Bars {
+        title: title.to_owned(),
+        unit: "thousand packets of 13 bytes a second".to_owned(),
+        mark: None,
+        bars: vec![],
+    };
+    for rate in rates.iter().chain(&published) {
+        let packets = rate.records / BYTES as f64;
+        let form = if rate.in_windows { "windows" } else { "whole columns" };
+        sheet.row(vec![
+            rate.who.clone(),
+            form.to_owned(),
+            format!("{:.2}", rate.records / 1e6),
+            format!("{:.1}", packets / 1e3),
+            format!("{:.3}", 1e3 * windows::ROWS as f64 / packets),
+        ]);
+        let label = format!("{}, {form}", rate.who);
+        bars.bars.push(Bar { label, value: packets / 1e3, mark: None });
+    }
+    sheet.remarks.extend(why.map(|why| format!("GPU: {why}")));
+    Ok(report.table(&sheet, Some(&Plot::Bars(bars)))?)
+}

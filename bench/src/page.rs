@@ -1,0 +1,114 @@
+//! Pages of results: what was measured, with which command and where, then tables and plots.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use anyhow::ensure;
+use tapdex_gpu::choice::DeviceChoice;
+use tapdex_gpu::cuda::has_driver;
+use tapdex_gpu::device::Device;
+use tapdex_report::{Report, Sheet};
+
+/// Where the files go.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Target {
+    /// Folder for tables.md, and for a CSV and perhaps an SVG of each table; without it,
+    /// docs/results/NAME, where NAME is the subcommand.
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+}
+
+/// What a page says at its top.
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'a> {
+    /// The subcommand, which names the folder.
+    pub name: &'a str,
+    /// What the page is about.
+    pub title: &'a str,
+    /// Subcommand and arguments that give the same page again, without paths.
+    pub command: &'a str,
+    /// What else is to be known: seed, data, rounds.
+    pub facts: &'a [(&'a str, String)],
+}
+
+/// Prints a page and writes its files; `fill` gives the tables.
+pub fn write(
+    target: &Target,
+    head: Head<'_>,
+    fill: impl FnOnce(&mut Report<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let results = Path::new("docs/results");
+    ensure!(
+        target.out.is_some() || results.is_dir(),
+        "there is no docs/results here; run this from the root of the repository, or name a folder \
+         with --out"
+    );
+    let folder = target.out.clone().unwrap_or_else(|| results.join(head.name));
+    let mut out = std::io::stdout();
+    let mut report = Report::new(&mut out, Some(&folder))?;
+    report.words(&format!("# {}", head.title))?;
+    report.words(&format!(
+        "```sh\ncargo run --release --manifest-path bench/Cargo.toml -- {}\n```",
+        head.command
+    ))?;
+    let mut sheet = Sheet::new("measured", "What is measured", &["what", "value"]).of_words();
+    let all = [
+        ("date", first_line("date", &["-u", "+%Y-%m-%d"])),
+        ("commit", commit()),
+        ("machine", machine()),
+        ("compiler", first_line("rustc", &["--version"])),
+    ];
+    let known = all.into_iter().filter_map(|(what, value)| Some((what, value?)));
+    for (what, value) in known.chain(head.facts.iter().cloned()) {
+        sheet.row(vec![what.to_owned(), value]);
+    }
+    report.table(&sheet, None)?;
+    fill(&mut report)?;
+    let files = report.finish()?;
+    eprintln!("wrote {files} files into {}", folder.display());
+    Ok(())
+}
+
+/// The commit that the tree is at, and whether it was changed since.
+pub fn commit() -> Option<String> {
+    let commit = first_line("git", &["rev-parse", "--short", "HEAD"])?;
+    let is_changed = first_line("git", &["status", "--porcelain"]).is_some();
+    Some(commit + if is_changed { ", with changes" } else { "" })
+}
+
+/// The processor, its cores, and the memory.
+pub fn machine() -> Option<String> {
+    let cpus = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let value = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let (model, family) = (value(&cpus, "model name")?, value(&cpus, "cpu family"));
+    let number = value(&cpus, "model\t");
+    let memory = fs::read_to_string("/proc/meminfo").ok()?;
+    let kib: u64 = value(&memory, "MemTotal")?.strip_suffix(" kB")?.parse().ok()?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let kind = family.zip(number).map_or(String::new(), |(f, n)| format!(", family {f} model {n}"));
+    Some(format!("{model}{kind}, {cores} cores, {} GiB", (kib + (1 << 19)) >> 20))
+}
+
+/// The first line that a program prints, if it is there and prints one.
+pub fn first_line(program: &str, words: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(words).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().next().map(|line| line.trim_end_matches('.').to_owned());
+    line.filter(|_| output.status.success())
+}
+
+/// The GPU of this machine, if it has one that works, else why there is none.
+pub fn gpu() -> Result<Arc<dyn Device>, String> {
+    if !has_driver() {
+        return Err("no GPU was found".to_owned());
+    }
+    match DeviceChoice::Cuda(0).open() {
+        Ok(opened) => opened.into_device().ok_or_else(|| "no GPU was found".to_owned()),
+        Err(error) => Err(format!("the GPU cannot be used: {error}")),
+    }
+}
