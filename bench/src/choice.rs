@@ -50,8 +50,10 @@ const SLACK: f64 = 0.005;
 const DEPTH: usize = 6;
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    args.target.check()?;
     ensure!(args.rounds > 0, "--rounds 0: nothing would be timed");
     ensure!(args.packets >= 1_000, "--packets {}: too few to choose by", args.packets);
+    ensure!(args.seed < u64::MAX - 4, "--seed {}: there are to be four seeds", args.seed);
     let folder = Folder::new(args.folder.as_deref())?;
     let mut columns = Vec::new();
     for number in 0..4 {

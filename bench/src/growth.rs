@@ -101,6 +101,7 @@ impl Size {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    args.target.check()?;
     let rounds = [args.rounds, args.large_rounds, args.search_rounds];
     ensure!(rounds.iter().all(|&rounds| rounds > 0), "no rounds: nothing would be timed");
     ensure!(args.packets.iter().all(|&millions| millions > 0), "--packets 0: nothing to index");
@@ -112,7 +113,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     );
     ensure!(process::is_there("tcpdump"), "tcpdump is not installed");
     let folder = Folder::new(args.folder.as_deref())?;
-    let mut wanted: Vec<u64> = args.packets.iter().map(|millions| millions * MILLION).collect();
+    let mut wanted: Vec<u64> =
+        args.packets.iter().map(|millions| millions.saturating_mul(MILLION)).collect();
     wanted.sort_unstable();
     wanted.dedup();
     let fit = sizes_that_fit(&folder, &wanted)?;

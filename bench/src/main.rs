@@ -75,10 +75,17 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Growth(args) => growth::run(args),
         Command::Choice(args) => choice::run(args),
         Command::All => {
+            let mut failed = Vec::new();
             for name in ALL {
                 eprintln!("== {name}");
-                run(&Line::try_parse_from(["tapdex-bench", name])?.command)?;
+                let line = Line::try_parse_from(["tapdex-bench", name])?;
+                // The others are worth having all the same.
+                if let Err(error) = run(&line.command) {
+                    eprintln!("{name}: {error:#}");
+                    failed.push(name);
+                }
             }
+            anyhow::ensure!(failed.is_empty(), "these failed: {}", failed.join(", "));
             Ok(())
         }
         Command::Codecs(args) => codecs::run(args),

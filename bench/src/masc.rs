@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use tapdex_bench::page::{self, Head, Target};
 use tapdex_bench::tuples::{self, Source};
+use tapdex_gpu::choice::DeviceChoice;
 
 /// Packets of the trace that the paper uses.
 pub const PACKETS: usize = 13_581_810;
@@ -31,6 +32,9 @@ pub struct Args {
     /// names it.
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
+    /// GPU to measure figure 35 on: auto, cpu for none, cuda, or cuda:N.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: DeviceChoice,
     #[command(flatten)]
     target: Target,
 }
@@ -39,12 +43,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(args.packets > 0, "--packets 0: nothing would be measured");
     ensure!(args.rounds > 0, "--rounds 0: nothing would be timed");
     let (packets, seed, rounds) = (args.packets, args.seed, args.rounds);
-    let sources = tuples::sources(args.traces.as_deref());
+    let sources = tuples::sources(args.traces.as_deref())?;
     let names: Vec<String> = sources.iter().map(Source::name).collect();
     let head = Head {
         name: "masc",
         title: "MASC: tables 2 to 4, section V.C, figures 19 to 35",
-        command: &format!("masc --packets {packets} --seed {seed} --rounds {rounds}"),
+        command: &format!(
+            "masc --packets {packets} --seed {seed} --rounds {rounds}{}",
+            tuples::traces_option(&sources)
+        ),
         facts: &[
             ("packets", format!("{packets} of each kind that is made up, seed {seed}")),
             ("data", names.join(", ")),
@@ -62,6 +69,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         experiments::compax_merges(Source::Calibrated.tuples(packets, seed)?, report)?;
         eprintln!("values that are not alike");
         experiments::skew(Source::Calibrated.tuples(packets, seed)?, seed, report)?;
+        eprintln!("sizes of flows");
+        experiments::flow_sizes(packets, seed, report)?;
         eprintln!("hosts that come back");
         experiments::hosts(&Source::Calibrated.tuples(packets, seed)?, report)?;
         eprintln!("matching rows and sizes");
@@ -69,6 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         eprintln!("the query table");
         query::measure(Source::Calibrated.tuples(packets, seed)?, seed, report)?;
         eprintln!("speed");
-        speed::measure(Source::Calibrated.tuples(packets, seed)?, rounds, seed, report)
+        let calibrated = Source::Calibrated.tuples(packets, seed)?;
+        speed::measure(calibrated, rounds, seed, args.device, report)
     })
 }

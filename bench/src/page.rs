@@ -3,12 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
 use anyhow::ensure;
-use tapdex_gpu::choice::DeviceChoice;
-use tapdex_gpu::cuda::has_driver;
-use tapdex_gpu::device::Device;
 use tapdex_report::{Report, Sheet};
 
 /// Where the files go.
@@ -18,6 +14,21 @@ pub struct Target {
     /// docs/results/NAME, where NAME is the subcommand.
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
+}
+
+/// Where results of the repository are.
+const RESULTS: &str = "docs/results";
+
+impl Target {
+    /// Fails if there is no place for the files: to be asked before hours of work.
+    pub fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.out.is_some() || Path::new(RESULTS).is_dir(),
+            "there is no {RESULTS} here; run this from the root of the repository, or name a \
+             folder with --out"
+        );
+        Ok(())
+    }
 }
 
 /// What a page says at its top.
@@ -39,13 +50,8 @@ pub fn write(
     head: Head<'_>,
     fill: impl FnOnce(&mut Report<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let results = Path::new("docs/results");
-    ensure!(
-        target.out.is_some() || results.is_dir(),
-        "there is no docs/results here; run this from the root of the repository, or name a folder \
-         with --out"
-    );
-    let folder = target.out.clone().unwrap_or_else(|| results.join(head.name));
+    target.check()?;
+    let folder = target.out.clone().unwrap_or_else(|| Path::new(RESULTS).join(head.name));
     let mut out = std::io::stdout();
     let mut report = Report::new(&mut out, Some(&folder))?;
     report.words(&format!("# {}", head.title))?;
@@ -100,15 +106,4 @@ pub fn first_line(program: &str, words: &[&str]) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = text.lines().next().map(|line| line.trim_end_matches('.').to_owned());
     line.filter(|_| output.status.success())
-}
-
-/// The GPU of this machine, if it has one that works, else why there is none.
-pub fn gpu() -> Result<Arc<dyn Device>, String> {
-    if !has_driver() {
-        return Err("no GPU was found".to_owned());
-    }
-    match DeviceChoice::Cuda(0).open() {
-        Ok(opened) => opened.into_device().ok_or_else(|| "no GPU was found".to_owned()),
-        Err(error) => Err(format!("the GPU cannot be used: {error}")),
-    }
 }

@@ -97,6 +97,8 @@ impl Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(args.rounds > 0, "--rounds 0: nothing would be timed");
+    ensure!(args.rows > 0, "--rows 0: nothing would be built");
+    args.target.check()?;
     let crates = ["croaring", "croaring-sys", "roaring"]
         .map(|name| format!("{name} {}", locked_version(LOCK, name).unwrap_or("of some version")));
     let mut facts = vec![

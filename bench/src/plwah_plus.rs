@@ -48,12 +48,15 @@ struct Counts {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(args.packets > 0, "--packets 0: nothing would be measured");
     let (packets, seed) = (args.packets, args.seed);
-    let sources = tuples::sources(args.traces.as_deref());
+    let sources = tuples::sources(args.traces.as_deref())?;
     let names: Vec<String> = sources.iter().map(Source::name).collect();
     let head = Head {
         name: "plwah-plus",
         title: "PLWAH+: figure 2",
-        command: &format!("plwah-plus --packets {packets} --seed {seed}"),
+        command: &format!(
+            "plwah-plus --packets {packets} --seed {seed}{}",
+            tuples::traces_option(&sources)
+        ),
         facts: &[
             ("packets", format!("{packets} of each kind that is made up, seed {seed}")),
             ("data", names.join(", ")),

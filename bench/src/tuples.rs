@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use tapdex_bitmap::sample::Random;
 use tapdex_engine::capture::{CaptureReader, decompress};
 use tapdex_engine::packet::{self, Headers, LinkType};
@@ -45,20 +46,27 @@ pub enum Source {
 
 /// All sources: those that are made up, and the captures of a folder, or of the one that the
 /// variable `TAPDEX_TRACES` names.
-pub fn sources(traces: Option<&Path>) -> Vec<Source> {
+pub fn sources(traces: Option<&Path>) -> anyhow::Result<Vec<Source>> {
     let traces =
         traces.map(Path::to_owned).or_else(|| std::env::var_os("TAPDEX_TRACES").map(Into::into));
-    let entries = traces.iter().flat_map(|folder| folder.join("large").read_dir());
-    let mut captures: Vec<PathBuf> = entries
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.to_string_lossy().contains(".pcap"))
-        .filter(|path| path.extension().is_some_and(|end| end == "zst" || end == "pcap"))
-        .collect();
-    captures.sort();
+    let mut captures: Vec<PathBuf> = Vec::new();
+    if let Some(folder) = traces.map(|folder| folder.join("large")) {
+        let entries = folder.read_dir().with_context(|| format!("no captures: {folder:?}"))?;
+        captures.extend(entries.flatten().map(|entry| entry.path()));
+        captures.retain(|path| {
+            let name = path.to_string_lossy();
+            name.ends_with(".pcap") || name.ends_with(".pcap.zst")
+        });
+        captures.sort();
+    }
     let made = [Source::Calibrated, Source::MadeUp, Source::Spread];
-    made.into_iter().chain(captures.into_iter().map(Source::Capture)).collect()
+    Ok(made.into_iter().chain(captures.into_iter().map(Source::Capture)).collect())
+}
+
+/// How a command line says that there are captures, without saying where.
+pub fn traces_option(sources: &[Source]) -> &'static str {
+    let is_capture = |source: &Source| matches!(source, Source::Capture(_));
+    if sources.iter().any(is_capture) { " --traces DIR" } else { "" }
 }
 
 impl Source {
@@ -168,19 +176,28 @@ const TAIL: (f64, f64, f64) = (0.7, 2.0, 4_075.0);
 /// The trace itself cannot be had, but its sizes are published. Flows here have one packet in 64 of
 /// 100 cases and otherwise so many that in hash order, in windows, with zeros to the end, a byte
 /// that has all values alike takes as many words as table 2.1 says for byte 4 of the source, in
-/// PLWAH and in MASC: two figures for two numbers. Everything else follows: 15.4 packets a flow,
+/// PLWAH and in MASC: two figures for two numbers. Everything else follows: 15.5 packets a flow,
 /// that is 0.88 million flows in 13,581,810 packets.
 ///
 /// Addresses have all values alike in each byte, and hardly one comes in two flows: the worst case.
 /// Of four flows one has the port of a service on one side, so that ports take about what table 2.3
 /// says; other ports are from 1,024 up. Of 100 flows 78 are TCP, 20 UDP, two ICMP without ports.
 pub fn calibrated(packets: usize, seed: u64) -> Vec<Tuple> {
+    calibrated_but(LONE, packets, seed)
+}
+
+/// The next number in 0..1, of 53 bits, since sizes of flows have a long tail.
+pub fn unit(random: &mut Random) -> f64 {
+    (random.number() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// As [`calibrated`], with another share of flows that have a single packet.
+pub fn calibrated_but(lone: f64, packets: usize, seed: u64) -> Vec<Tuple> {
     const SERVICES: [u16; 8] = [443, 80, 443, 80, 53, 443, 25, 22];
     let mut random = Random::new(seed);
-    let unit = |random: &mut Random| (random.number() >> 11) as f64 / (1_u64 << 53) as f64;
     let mut tuples = Vec::with_capacity(packets);
     while tuples.len() < packets {
-        let size = if unit(&mut random) < LONE {
+        let size = if unit(&mut random) < lone {
             1
         } else {
             let (exponent, from, to) = TAIL;

@@ -207,8 +207,8 @@ fn speeds(results: &[Result], has_gpu: bool) -> Sheet {
         let then = s1.scenario.published.wah / s3.scenario.published.wah;
         sheet.remarks.push(format!(
             "As many ids in ten times the rows, S1 over S3: GPU-WAH published {then:.1} times \
-             slower; wah on one core {} times, through a bitmap of all rows {} times, on this GPU {} \
-             times.",
+             slower; wah on one core {} times, through a bitmap of all rows {} times, on this \
+             GPU {} times.",
             cell(fall("wah"), 1),
             cell(fall(BITMAP_WAH), 1),
             cell(fall("wah, GPU"), 1),

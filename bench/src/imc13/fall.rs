@@ -171,7 +171,7 @@ fn side_by_side(args: &Args, report: &mut Report<'_>) -> anyhow::Result<()> {
     for count in SIDE_BY_SIDE {
         let records = args.records / count;
         let mut pair = [FIRST, LAST].map(|case| {
-            let column = |number| case.shorts(records, args.seed + number);
+            let column = |number| case.shorts(records, args.seed.wrapping_add(number));
             let columns: Vec<Vec<u16>> = (0..count as u64).map(column).collect();
             let mut online: Vec<OnlineWah> = columns.iter().map(|_| OnlineWah::default()).collect();
             move || -> Product {

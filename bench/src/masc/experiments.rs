@@ -6,7 +6,9 @@ use tapdex_bitmap::Codec;
 use tapdex_bitmap::sample::Random;
 use tapdex_report::{Line, Lines, Plot, Report, Sheet};
 
-use super::sizes::{OURS, PAPER, PUBLISHED, SETTINGS, THREE, codecs, percent, sizes};
+use super::sizes::{
+    OURS, PAPER, PUBLISHED, PUBLISHED_PACKETS, SETTINGS, THREE, codecs, percent, sizes,
+};
 
 /// Which triples an encoder joins.
 #[derive(Debug, Clone, Copy)]
@@ -129,40 +131,88 @@ fn joined(words: &[u32], merges: Merges) -> u64 {
     count
 }
 
-/// How unlike the values of a byte are: value `i` in proportion to 1 / (i + 1)^exponent.
-const EXPONENTS: [f64; 7] = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5];
+/// How the values of a byte are drawn for flows.
+#[derive(Debug, Clone, Copy)]
+enum Values {
+    /// Value `i` in proportion to 1 / (i + 1)^exponent.
+    Zipf(f64),
+    /// One value with this share, all others alike.
+    OneOften(f64),
+}
+
+/// What is tried.
+const VALUES: [Values; 11] = [
+    Values::Zipf(0.0),
+    Values::Zipf(0.5),
+    Values::Zipf(0.75),
+    Values::Zipf(1.0),
+    Values::Zipf(1.25),
+    Values::Zipf(1.5),
+    Values::OneOften(0.05),
+    Values::OneOften(0.1),
+    Values::OneOften(0.2),
+    Values::OneOften(0.3),
+    Values::OneOften(0.4),
+];
+
+impl Values {
+    fn name(self) -> String {
+        match self {
+            Self::Zipf(exponent) => format!("Zipf, exponent {exponent}"),
+            Self::OneOften(share) => format!("one with {:.0} %, others alike", 100.0 * share),
+        }
+    }
+
+    /// The chance of each value.
+    fn chances(self) -> Vec<f64> {
+        let weights: Vec<f64> = match self {
+            Self::Zipf(exponent) => (1..=256).map(|rank| f64::from(rank).powf(-exponent)).collect(),
+            Self::OneOften(share) => {
+                let rest = (1.0 - share) / 255.0;
+                std::iter::once(share).chain(std::iter::repeat_n(rest, 255)).collect()
+            }
+        };
+        let all: f64 = weights.iter().sum();
+        weights.iter().map(|weight| weight / all).collect()
+    }
+}
+
+/// PLWAH, COMPAX2 and MASC of a column in the paper's setting, in bytes a row.
+fn three(column: &[u8]) -> anyhow::Result<[f64; 3]> {
+    let found = sizes(column, SETTINGS[PAPER].2)?;
+    let size = |wanted: Codec| {
+        let size = codecs().zip(&found).find(|(codec, _)| *codec == wanted);
+        size.map_or(0.0, |(_, &size)| size as f64 / column.len() as f64)
+    };
+    Ok(THREE.map(size))
+}
+
+fn cells(name: String, [plwah, compax2, masc]: [f64; 3]) -> Vec<String> {
+    let mut cells = vec![name];
+    cells.extend([plwah, compax2, masc].map(|size| format!("{size:.3}")));
+    cells.extend([plwah, compax2].map(|of| format!("{:.1}", percent(masc, of))));
+    cells
+}
 
 /// What values that are not alike do to a byte.
 pub fn skew(mut tuples: Vec<Tuple>, seed: u64, report: &mut Report<'_>) -> anyhow::Result<()> {
-    let title = "A byte by how unlike its values are: calibrated, paper's setting, bytes a packet";
-    let headings = [
-        "exponent",
-        "chance that two are alike, %",
-        "plwah",
-        "compax2",
-        "masc",
-        "MASC to PLWAH, %",
-        "MASC to COMPAX2, %",
-    ];
+    let title = "A byte by how its values are drawn: calibrated, paper's setting, bytes a packet";
+    let headings = ["values", "plwah", "compax2", "masc", "MASC to PLWAH, %", "to COMPAX2, %"];
     let mut sheet = Sheet::new("masc-skew", title, &headings);
     tuples::sort(&mut tuples, Order::Hash);
     let mut points: [Vec<(f64, f64)>; 2] = Default::default();
-    for exponent in EXPONENTS {
-        let (column, alike) = skewed(&tuples, exponent, seed);
-        let found = sizes(&column, SETTINGS[PAPER].2)?;
-        let size = |wanted: Codec| {
-            let size = codecs().zip(&found).find(|(codec, _)| *codec == wanted);
-            size.map_or(0.0, |(_, &size)| size as f64 / column.len() as f64)
-        };
-        let [plwah, compax2, masc] = THREE.map(size);
-        let percents = [percent(masc, plwah), percent(masc, compax2)];
-        let mut cells = vec![format!("{exponent}"), format!("{:.2}", 100.0 * alike)];
-        cells.extend([plwah, compax2, masc].map(|size| format!("{size:.3}")));
-        cells.extend(percents.map(|percent| format!("{percent:.1}")));
-        sheet.row(cells);
-        for (points, percent) in points.iter_mut().zip(percents) {
-            points.push((exponent, percent));
+    for values in VALUES {
+        let found = three(&drawn(&tuples, values, seed))?;
+        sheet.row(cells(values.name(), found));
+        let [plwah, compax2, masc] = found;
+        if let Values::Zipf(exponent) = values {
+            points[0].push((exponent, percent(masc, plwah)));
+            points[1].push((exponent, percent(masc, compax2)));
         }
+    }
+    for (name, byte) in [("source IP 1", 0), ("source port 1", 8), ("destination port 2", 11)] {
+        let published = PUBLISHED[byte].map(|bits| bits as f64 / 8.0 / PUBLISHED_PACKETS);
+        sheet.row(cells(format!("published, {name}"), published));
     }
     let lines = ["to PLWAH", "to COMPAX2"].into_iter().zip(points).map(|(label, points)| Line {
         label: label.to_owned(),
@@ -170,7 +220,7 @@ pub fn skew(mut tuples: Vec<Tuple>, seed: u64, report: &mut Report<'_>) -> anyho
         points,
     });
     let plot = Plot::Lines(Lines {
-        title: "MASC against PLWAH and COMPAX2 as values grow unlike".to_owned(),
+        title: "MASC against PLWAH and COMPAX2 as values follow Zipf's law".to_owned(),
         x: "exponent".to_owned(),
         y: "percent".to_owned(),
         lines: lines.collect(),
@@ -179,23 +229,38 @@ pub fn skew(mut tuples: Vec<Tuple>, seed: u64, report: &mut Report<'_>) -> anyho
     Ok(report.table(&sheet, Some(&plot))?)
 }
 
-/// A column with a drawn value for each flow, and the chance that two flows have the same.
-fn skewed(sorted: &[Tuple], exponent: f64, seed: u64) -> (Vec<u8>, f64) {
-    let weights: Vec<f64> = (1..=256).map(|rank| f64::from(rank).powf(-exponent)).collect();
-    let all: f64 = weights.iter().sum();
-    let alike = weights.iter().map(|weight| (weight / all).powi(2)).sum();
+/// A column with a drawn value for each flow.
+fn drawn(sorted: &[Tuple], values: Values, seed: u64) -> Vec<u8> {
     let mut sums: Vec<f64> = Vec::with_capacity(256);
-    for weight in weights {
-        sums.push(sums.last().unwrap_or(&0.0) + weight / all);
+    for chance in values.chances() {
+        sums.push(sums.last().unwrap_or(&0.0) + chance);
     }
     let mut random = Random::new(seed);
     let mut column = Vec::with_capacity(sorted.len());
     for flow in sorted.chunk_by(|a, b| a == b) {
-        let draw = (random.number() >> 11) as f64 / (1_u64 << 53) as f64;
+        let draw = tuples::unit(&mut random);
         let value = sums.partition_point(|&sum| sum < draw).min(255) as u8;
         column.resize(column.len() + flow.len(), value);
     }
-    (column, alike)
+    column
+}
+
+/// Shares of flows with a single packet.
+const LONE: [f64; 5] = [0.0, 0.3, 0.64, 0.8, 0.95];
+
+/// What the sizes of flows do to a byte that has all values alike.
+pub fn flow_sizes(packets: usize, seed: u64, report: &mut Report<'_>) -> anyhow::Result<()> {
+    let title = "A byte by the flows that have one packet: paper's setting, bytes a packet";
+    let headings =
+        ["flows of one packet, %", "plwah", "compax2", "masc", "MASC to PLWAH, %", "to COMPAX2, %"];
+    let mut sheet = Sheet::new("masc-flow-sizes", title, &headings);
+    for lone in LONE {
+        let mut tuples = tuples::calibrated_but(lone, packets, seed);
+        tuples::sort(&mut tuples, Order::Hash);
+        let found = three(&tuples::column(&tuples, 3))?;
+        sheet.row(cells(format!("{:.0}", 100.0 * lone), found));
+    }
+    Ok(report.table(&sheet, None)?)
 }
 
 #[cfg(test)]
@@ -223,13 +288,14 @@ mod tests {
         let mut tuples = tuples::calibrated(300_000, 1);
         tuples::sort(&mut tuples, Order::Hash);
         let flows = tuples::flows(&tuples);
-        for exponent in [0.0, 1.0] {
-            let (column, alike) = skewed(&tuples, exponent, 1);
+        for values in [Values::Zipf(0.0), Values::Zipf(1.0), Values::OneOften(0.3)] {
+            let column = drawn(&tuples, values, 1);
+            let alike: f64 = values.chances().iter().map(|chance| chance.powi(2)).sum();
             assert_eq!(column.len(), tuples.len());
             // Runs end between flows, but where two neighbours have the same value.
             let runs = column.chunk_by(|a, b| a == b).count();
             let joined = 1.0 - runs as f64 / flows as f64;
-            assert!((joined - alike).abs() < 0.01, "{exponent}: {joined} {alike}");
+            assert!((joined - alike).abs() < 0.01, "{values:?}: {joined} {alike}");
         }
     }
 }

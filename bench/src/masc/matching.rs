@@ -2,11 +2,10 @@
 
 use tapdex_bench::tuples::{self, NAMES, Order, Tuple};
 use tapdex_bench::windows::{self, Zeros, encode, for_each_bitmap};
-use tapdex_bitmap::Codec;
 use tapdex_report::{Line, Lines, Plot, Report, Sheet};
 
-/// The codecs of the figures.
-const THREE: [Codec; 3] = [Codec::Plwah, Codec::Compax2, Codec::Masc];
+use super::sizes::THREE;
+
 /// Values of about the same number of rows that are one point.
 const GROUPS: usize = 16;
 
@@ -107,6 +106,7 @@ fn figure(
         }
         sheet.row(cells);
     }
+    sheet.remarks.push("the paper has a plot without numbers".to_owned());
     let lines = THREE.iter().zip(points).map(|(codec, points)| Line {
         label: codec.name().to_owned(),
         points_only: false,

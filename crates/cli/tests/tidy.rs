@@ -222,7 +222,8 @@ fn lines_are_not_too_long() {
         let lines = text.lines().enumerate().filter(|(_, line)| too_long(line));
         wrong.extend(lines.map(|(index, _)| format!("{name}:{}", index + 1)));
     }
-    for (name, text) in files(is_page) {
+    // What a program writes has lines as long as its tables.
+    for (name, text) in files(|name| is_page(name) && !name.ends_with("/tables.md")) {
         let mut console = false;
         for (number, inside, line) in page_lines(&text) {
             console = inside && (console || line.trim_start() == "```console");

@@ -27,7 +27,9 @@ pub struct Bar {
 }
 
 const WIDTH: f64 = 720.0;
-const LEFT: f64 = 150.0;
+/// Room for labels, at least and at most, and for one of their letters.
+const LEFT: (f64, f64) = (150.0, 330.0);
+const LETTER: f64 = 6.5;
 const RIGHT: f64 = 80.0;
 const TOP: f64 = 56.0;
 const STEP: f64 = 26.0;
@@ -39,7 +41,11 @@ impl Bars {
         let most = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         let step = step(most);
         let end = if step > 0.0 { (most / step).ceil() * step } else { 1.0 };
-        let at = |value: f64| LEFT + value.clamp(0.0, end) / end * (WIDTH - LEFT - RIGHT);
+        let left = self.left();
+        let at = |value: f64| match value.is_finite() {
+            true => left + value.clamp(0.0, end) / end * (WIDTH - left - RIGHT),
+            false => left,
+        };
         let rows = self.bars.iter().map(|_| STEP).sum::<f64>();
         let (bottom, height) = (TOP + rows, TOP + rows + 40.0);
         let mut svg = format!(
@@ -59,10 +65,10 @@ impl Bars {
         }
         let mut y = TOP;
         for bar in &self.bars {
-            let (middle, width) = (y + BAR - 4.0, at(bar.value) - LEFT);
-            svg.push_str(&text((LEFT - 8.0, middle), "end", "12px sans-serif", &bar.label));
+            let (middle, width) = (y + BAR - 4.0, at(bar.value) - left);
+            svg.push_str(&text((left - 8.0, middle), "end", "12px sans-serif", &bar.label));
             svg.push_str(&format!(
-                "<rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{BAR}\" \
+                "<rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{BAR}\" \
                  fill=\"#3b6ea5\"/>\n"
             ));
             let mark = bar.mark.filter(|mark| mark.is_finite()).map(at);
@@ -81,9 +87,16 @@ impl Bars {
         }
         let mark = self.mark.as_ref().map_or(String::new(), |mark| format!("; red: {mark}"));
         let legend = format!("{}{mark}", self.unit);
-        svg.push_str(&text((LEFT, bottom + 32.0), "start", "11px sans-serif", &legend));
+        svg.push_str(&text((left, bottom + 32.0), "start", "11px sans-serif", &legend));
         svg.push_str("</svg>\n");
         svg
+    }
+
+    /// Where bars start: behind the longest label.
+    fn left(&self) -> f64 {
+        let letters = |bar: &Bar| bar.label.chars().map(|_| LETTER).sum::<f64>();
+        let longest = self.bars.iter().map(letters).fold(0.0, f64::max);
+        (longest + 16.0).clamp(LEFT.0, LEFT.1)
     }
 }
 
@@ -116,21 +129,35 @@ mod tests {
         let (widths, marks) = drawn(&svg);
         assert_eq!((widths.len(), marks.len()), (3, 2));
         // The scale ends at 30: most of what there is, and a multiple of 5.
-        let all = WIDTH - LEFT - RIGHT;
+        let left = LEFT.0;
+        let all = WIDTH - left - RIGHT;
         assert!((widths[0] - all / 3.0).abs() < 0.1 && widths[2] == 0.0, "{widths:?}");
         assert!((widths[0] - 2.0 * widths[1]).abs() < 0.2, "{widths:?}");
-        assert!((marks[0] - LEFT - 2.0 * widths[0]).abs() < 0.2, "{marks:?}");
-        assert!((marks[1] - LEFT - all).abs() < 0.1, "{marks:?}");
+        assert!((marks[0] - left - 2.0 * widths[0]).abs() < 0.2, "{marks:?}");
+        assert!((marks[1] - left - all).abs() < 0.1, "{marks:?}");
         assert!(svg.contains("t &amp; u") && svg.contains("a&lt;b"));
         assert!(svg.contains("G records/s; red: bus limit"));
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     }
 
     #[test]
+    fn long_labels_have_room() {
+        let mut long = bars(&[(1.0, None), (2.0, None)]);
+        long.bars[1].label = "x".repeat(40);
+        let left = long.left();
+        assert!((left - (40.0 * LETTER + 16.0)).abs() < 0.01, "{left}");
+        assert!(long.svg().contains(&format!("<rect x=\"{left:.1}\"")));
+        long.bars[0].label = "x".repeat(400);
+        assert!((long.left() - LEFT.1).abs() < 0.01);
+    }
+
+    #[test]
     fn nothing_and_nonsense_are_drawn_too() {
-        for values in [&[][..], &[(0.0, None)], &[(f64::NAN, Some(f64::INFINITY)), (1.0, None)]] {
+        let nonsense = [(f64::NAN, Some(f64::INFINITY)), (1.0, None), (f64::INFINITY, None)];
+        for values in [&[][..], &[(0.0, None)], &nonsense] {
             let svg = bars(values).svg();
             assert!(svg.len() < 4_000 && svg.ends_with("</svg>\n"), "{svg}");
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
     }
 }

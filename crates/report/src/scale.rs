@@ -20,6 +20,7 @@ pub(crate) fn step(most: f64) -> f64 {
 /// Three digits that count.
 pub(crate) fn shown(value: f64) -> String {
     let text = match value.abs() {
+        least if !least.is_finite() => return "-".to_owned(),
         least if least >= 1e9 => return format!("{}G", shown(value / 1e9)),
         least if least >= 1e6 => return format!("{}M", shown(value / 1e6)),
         least if least >= 1e4 => return format!("{}k", shown(value / 1e3)),
@@ -54,5 +55,6 @@ mod tests {
         }
         assert_eq!([0.0, 5.0, 12.34, 123.4, 0.5].map(shown), ["0", "5", "12.3", "123", "0.5"]);
         assert_eq!([2e4, 13.5e6, 0.012, 9_000.0].map(shown), ["20k", "13.5M", "0.012", "9000"]);
+        assert_eq!([f64::INFINITY, f64::NAN].map(shown), ["-", "-"]);
     }
 }
