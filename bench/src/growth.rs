@@ -170,10 +170,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// What says whether the page cache can have everything.
 fn page_cache(bytes: u64) -> String {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    let memory = 1_024 * kib.unwrap_or(0);
+    let memory = page::memory_bytes().unwrap_or(0);
     let gigabytes = |bytes: u64| bytes as f64 / 1e9;
     // Some is needed for programs.
     let is_enough = bytes < memory / 10 * 9;

@@ -93,11 +93,17 @@ pub fn machine() -> Option<String> {
     };
     let (model, family) = (value(&cpus, "model name")?, value(&cpus, "cpu family"));
     let number = value(&cpus, "model\t");
-    let memory = fs::read_to_string("/proc/meminfo").ok()?;
-    let kib: u64 = value(&memory, "MemTotal")?.strip_suffix(" kB")?.parse().ok()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let kind = family.zip(number).map_or(String::new(), |(f, n)| format!(", family {f} model {n}"));
-    Some(format!("{model}{kind}, {cores} cores, {} GiB", (kib + (1 << 19)) >> 20))
+    let gibibytes = (memory_bytes()? + (1 << 29)) >> 30;
+    Some(format!("{model}{kind}, {cores} cores, {gibibytes} GiB"))
+}
+
+/// Bytes of memory that the machine has.
+pub fn memory_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(1_024 * line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?)
 }
 
 /// The first line that a program prints, if it is there and prints one.

@@ -319,6 +319,16 @@ mod tests {
     }
 
     #[test]
+    fn hosts_are_as_many_as_asked_for() {
+        let mut tuples = calibrated(200_000, 2);
+        share_hosts(&mut tuples, 6);
+        let mut hosts: Vec<&[u8]> = tuples.iter().map(|tuple| &tuple[..4]).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        assert_eq!(hosts.len(), 64);
+    }
+
+    #[test]
     fn flows_stay_together_in_hash_order() {
         let mut tuples = calibrated(100_000, 3);
         sort(&mut tuples, Order::Flow);

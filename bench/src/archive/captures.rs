@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, ensure};
@@ -121,9 +120,7 @@ pub struct Pair {
 /// How many packets the made-up captures can have so that everything fits on the disk: as many as
 /// asked for, or fewer.
 pub fn packets_that_fit(folder: &Folder, packets: u64, seed: u64) -> anyhow::Result<u64> {
-    let mut command = Command::new("df");
-    let output = process::run(command.args(["--output=avail", "-B1"]).arg(folder.path()))?;
-    let free = process::number_after(&output.stdout, Some("Avail"))?;
+    let free = process::free_bytes(folder.path())?;
     // What is there already is used again, and what is not as it should be is replaced.
     let is_made = |name: &str| {
         let path = folder.path().join(name);

@@ -24,15 +24,26 @@ pub struct Job<'a, T> {
 /// Lets jobs take turns, round after round, as [`tapdex_bench::race`] does; but a call is long
 /// enough to be timed alone, and may fail. What it returns is dropped off the clock.
 pub fn take_turns<T>(jobs: &mut [Job<'_, T>]) -> anyhow::Result<Vec<Seconds>> {
+    in_turns(jobs, |call| {
+        let start = Instant::now();
+        let product = black_box(call()?);
+        let seconds = start.elapsed().as_secs_f64();
+        drop(product);
+        Ok(seconds)
+    })
+}
+
+/// The same, where `clock` makes a call and says how many seconds it took.
+pub fn in_turns<T>(
+    jobs: &mut [Job<'_, T>],
+    mut clock: impl FnMut(&mut dyn FnMut() -> anyhow::Result<T>) -> anyhow::Result<f64>,
+) -> anyhow::Result<Vec<Seconds>> {
     let mut times = vec![Vec::new(); jobs.len()];
     let rounds = jobs.iter().map(|job| job.rounds.end).max().unwrap_or(0);
     for round in 0..rounds {
         for (job, times) in jobs.iter_mut().zip(&mut times) {
             if job.rounds.contains(&round) {
-                let start = Instant::now();
-                let product = black_box((job.call)()?);
-                let seconds = start.elapsed().as_secs_f64();
-                drop(product);
+                let seconds = clock(&mut *job.call)?;
                 // The first round warms caches.
                 if round > 0 {
                     times.push(seconds);

@@ -33,6 +33,13 @@ pub fn run(command: &mut Command) -> anyhow::Result<Output> {
     Ok(output)
 }
 
+/// Bytes that are free on the disk where a folder is.
+pub fn free_bytes(folder: &Path) -> anyhow::Result<u64> {
+    let mut command = Command::new("df");
+    let output = run(command.args(["--output=avail", "-B1"]).arg(folder))?;
+    number_after(&output.stdout, Some("Avail"))
+}
+
 /// The number that stands first in a text, or behind a word.
 pub fn number_after(text: &[u8], word: Option<&str>) -> anyhow::Result<u64> {
     let text = String::from_utf8_lossy(text);

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::rc::Rc;
 
 use anyhow::{Context, ensure};
@@ -23,9 +22,7 @@ const SPARE_BYTES: u64 = 1_000_000_000;
 
 /// The sizes for which the disk has room; all, or some of them and a word about the others.
 pub fn sizes_that_fit(folder: &Folder, sizes: &[u64]) -> anyhow::Result<Vec<u64>> {
-    let mut command = Command::new("df");
-    let output = process::run(command.args(["--output=avail", "-B1"]).arg(folder.path()))?;
-    let free = process::number_after(&output.stdout, Some("Avail"))?;
+    let free = process::free_bytes(folder.path())?;
     let fit: Vec<u64> = sizes.iter().copied().filter(|&size| need(size) <= free).collect();
     let least = sizes.iter().copied().min().unwrap_or(0);
     ensure!(
@@ -42,7 +39,7 @@ pub fn sizes_that_fit(folder: &Folder, sizes: &[u64]) -> anyhow::Result<Vec<u64>
 }
 
 fn need(packets: u64) -> u64 {
-    packets * PACKET_BYTES + SPARE_BYTES
+    packets.saturating_mul(PACKET_BYTES).saturating_add(SPARE_BYTES)
 }
 
 /// The profile of all packets: short frames.

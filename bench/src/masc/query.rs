@@ -190,6 +190,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_kind_of_word_has_its_work() {
+        // Ones from the start; zeros that carry ones; zeros to the end of the window.
+        let ids: Vec<u32> = (0..40).chain(100..103).chain([WINDOW_ROWS]).collect();
+        let mut encoded = vec![];
+        Windowed::encode(&ids, &mut encoded);
+        let mut work = Work::default();
+        count_words(&encoded, &mut work);
+        // The one in the next window is ones again.
+        assert_eq!((work.words, work.kinds), (4, [1, 1, 2]));
+        assert_eq!((work.tests, work.sums), (6, 5));
+        assert_eq!((work.tests_with_table, work.sums_with_table), (4, 4));
+    }
+
+    #[test]
     fn the_table_passes_over_words_without_ones() {
         let column: Vec<u8> = (0..50_000_u32).map(|row| (row / 700) as u8 % 5).collect();
         let mut work = Work::default();

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::fs;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -16,33 +15,12 @@ use super::duckdb::{self, DuckDb, MISSING, WAYS, Way};
 use super::{Args, digits, ratio, spread, spreads};
 use crate::archive::captures::{self, Capture, Folder, Pair};
 use crate::archive::census::{Question, questions};
-use crate::archive::indexing::summary;
+use crate::archive::indexing::{Job, in_turns, summary};
 use crate::archive::process;
 use crate::archive::searching::Side;
 
 /// A contestant that says itself how long it took, in seconds.
-struct Turn<'a> {
-    /// The rounds in which it takes part; round 0 is not timed.
-    rounds: Range<usize>,
-    call: Box<dyn FnMut() -> anyhow::Result<f64> + 'a>,
-}
-
-/// Lets contestants take turns, round after round.
-fn take_turns(turns: &mut [Turn<'_>]) -> anyhow::Result<Vec<Seconds>> {
-    let mut times = vec![Vec::new(); turns.len()];
-    let rounds = turns.iter().map(|turn| turn.rounds.end).max().unwrap_or(0);
-    for round in 0..rounds {
-        for (turn, times) in turns.iter_mut().zip(&mut times) {
-            if turn.rounds.contains(&round) {
-                let seconds = (turn.call)()?;
-                if round > 0 {
-                    times.push(seconds);
-                }
-            }
-        }
-    }
-    Ok(times.into_iter().map(summary).collect())
-}
+type Turn<'a> = Job<'a, f64>;
 
 /// A call with our clock around it.
 fn timed(call: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
@@ -299,7 +277,7 @@ fn contest(
             turns.push(Turn { rounds: all(), call: Box::new(|| timed(|| tenth.count(asked))) });
             turns.push(Turn { rounds: 1..2, call: Box::new(|| timed(|| tenth.tshark(asked))) });
         }
-        let times = take_turns(&mut turns)?;
+        let times = in_turns(&mut turns, |call| call())?;
         drop(turns);
         let forms = question.sql.len().max(1);
         let duckdb = views.iter().enumerate().map(|(view, _)| {

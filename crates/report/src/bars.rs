@@ -87,7 +87,7 @@ impl Bars {
         }
         let mark = self.mark.as_ref().map_or(String::new(), |mark| format!("; red: {mark}"));
         let legend = format!("{}{mark}", self.unit);
-        svg.push_str(&text((left, bottom + 32.0), "start", "11px sans-serif", &legend));
+        svg.push_str(&text((10.0, bottom + 32.0), "start", "11px sans-serif", &legend));
         svg.push_str("</svg>\n");
         svg
     }
