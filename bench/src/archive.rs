@@ -55,15 +55,8 @@ const HALF: &str = "net 10.0.0.0/8";
 pub fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(args.rounds > 0, "--rounds 0: nothing would be timed");
     ensure!(args.packets >= 1_000, "--packets {}: too few to find anything", args.packets);
-    ensure!(
-        args.tapdex.is_file(),
-        "there is no {}; build it with `cargo build --release -p tapdex`, run this from the root \
-         of the repository, or name the program with --tapdex",
-        args.tapdex.display()
-    );
-    ensure!(process::is_there("tcpdump"), "tcpdump is not installed");
     let tshark = !args.skip_tshark;
-    ensure!(!tshark || process::is_there("tshark"), "tshark is not installed: --skip-tshark");
+    process::ensure_programs(&args.tapdex, tshark)?;
     let folder = Folder::new(args.folder.as_deref())?;
     let packets = captures::packets_that_fit(&folder, args.packets, args.seed)?;
 

@@ -396,17 +396,11 @@ fn costs(report: &mut Report<'_>, columns: &[Column], goals: &[Goal]) -> anyhow:
             ways.push((name, Box::new(|column| table.codec(column))));
         }
     }
-    for (part, order) in parts() {
-        let chosen = columns.iter().filter(|column| column.part == part && column.order == order);
-        let chosen: Vec<&Column> = chosen.collect();
-        if chosen.is_empty() {
-            continue;
-        }
-        let (name, title) = match part {
-            Part::Real => ("real", "real captures"),
-            _ => ("made", "made up, seeds that were not learnt from"),
+    for Chosen { name, order, columns: chosen } in chosen(columns) {
+        let title = match name {
+            "real" => "real captures",
+            _ => "made up, seeds that were not learnt from",
         };
-        let order = order_name(order);
         let mut sheet = Sheet::new(
             &format!("costs-{name}-{order}"),
             &format!("What codecs cost, {title}, {order} order"),
@@ -503,19 +497,28 @@ fn look_ups(report: &mut Report<'_>, columns: &[Column]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// New columns of a kind and an order.
+struct Chosen<'a> {
+    /// Part of the names of files: real or made.
+    name: &'static str,
+    order: &'static str,
+    columns: Vec<&'a Column>,
+}
+
+/// The new columns, those of a kind and an order together; kinds that there are none of left out.
+fn chosen(columns: &[Column]) -> Vec<Chosen<'_>> {
+    let of = |(part, order): (Part, Order)| Chosen {
+        name: if part == Part::Real { "real" } else { "made" },
+        order: order_name(order),
+        columns: columns.iter().filter(|one| one.part == part && one.order == order).collect(),
+    };
+    parts().map(of).filter(|chosen| !chosen.columns.is_empty()).collect()
+}
+
 /// The sizes of all fields in all codecs.
 fn fields(report: &mut Report<'_>, columns: &[Column]) -> anyhow::Result<()> {
-    for (part, order) in parts() {
-        let chosen = columns.iter().filter(|column| column.part == part && column.order == order);
-        let chosen: Vec<&Column> = chosen.collect();
-        if chosen.is_empty() {
-            continue;
-        }
-        let (name, title) = match part {
-            Part::Real => ("real", "real captures"),
-            _ => ("made", "made up"),
-        };
-        let order = order_name(order);
+    for Chosen { name, order, columns: chosen } in chosen(columns) {
+        let title = if name == "real" { "real captures" } else { "made up" };
         let mut headings = vec!["field", "columns", "runs a value", "auto takes", "auto"];
         headings.extend(ALL_CODECS.iter().map(|codec| codec.name()));
         let mut sheet = Sheet::new(

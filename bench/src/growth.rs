@@ -105,13 +105,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let rounds = [args.rounds, args.large_rounds, args.search_rounds];
     ensure!(rounds.iter().all(|&rounds| rounds > 0), "no rounds: nothing would be timed");
     ensure!(args.packets.iter().all(|&millions| millions > 0), "--packets 0: nothing to index");
-    ensure!(
-        args.tapdex.is_file(),
-        "there is no {}; build it with `cargo build --release -p tapdex`, run this from the root \
-         of the repository, or name the program with --tapdex",
-        args.tapdex.display()
-    );
-    ensure!(process::is_there("tcpdump"), "tcpdump is not installed");
+    process::ensure_programs(&args.tapdex, false)?;
     let folder = Folder::new(args.folder.as_deref())?;
     let mut wanted: Vec<u64> =
         args.packets.iter().map(|millions| millions.saturating_mul(MILLION)).collect();

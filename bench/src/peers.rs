@@ -123,15 +123,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 
     ensure!(args.packets >= 1_000, "--packets {}: too few to find anything", args.packets);
-    ensure!(
-        args.tapdex.is_file(),
-        "there is no {}; build it with `cargo build --release -p tapdex`, run this from the root \
-         of the repository, or name the program with --tapdex",
-        args.tapdex.display()
-    );
-    ensure!(process::is_there("tcpdump"), "tcpdump is not installed");
     let tshark = !args.skip_tshark;
-    ensure!(!tshark || process::is_there("tshark"), "tshark is not installed: --skip-tshark");
+    process::ensure_programs(&args.tapdex, tshark)?;
     let duckdb = DuckDb::start(&args.python)?;
     let version = duckdb.as_ref().map_or("no DuckDB", |duckdb| &duckdb.version);
     facts.push(("programs", format!("{}; {version}", machine::peers(tshark))));

@@ -18,6 +18,19 @@ pub fn is_there(program: &str) -> bool {
     command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
+/// Fails, with what to do, if a program that is measured is missing.
+pub fn ensure_programs(tapdex: &Path, tshark: bool) -> anyhow::Result<()> {
+    ensure!(
+        tapdex.is_file(),
+        "there is no {}; build it with `cargo build --release -p tapdex`, run this from the root \
+         of the repository, or name the program with --tapdex",
+        tapdex.display()
+    );
+    ensure!(is_there("tcpdump"), "tcpdump is not installed");
+    ensure!(!tshark || is_there("tshark"), "tshark is not installed: --skip-tshark");
+    Ok(())
+}
+
 /// Runs a program to its end, which has to be a good one.
 pub fn run(command: &mut Command) -> anyhow::Result<Output> {
     let output = command
