@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tapdex_bench::contest::{self, Contestant, Encoded, JOBS, PeerSets, Sets};
+use tapdex_bench::contest::{self, Encoded, JOBS, Peers, Sets};
 use tapdex_bench::{Case, Seconds, cases, race};
 use tapdex_bitmap::{ALL_CODECS, Codec};
 
@@ -68,17 +68,8 @@ fn measure(args: &Args, case: &Case) -> anyhow::Result<[Vec<f64>; 2]> {
     };
     let encoded: Vec<Encoded> = codecs.iter().map(|&codec| Encoded::new(codec, &sets)).collect();
     let roaring = &encoded[encoded.len() - 1];
-    let c = PeerSets::new(roaring, croaring::Bitmap::deserialize::<croaring::Portable>);
-    let rust = PeerSets::new(roaring, |bytes| {
-        roaring::RoaringBitmap::deserialize_from(bytes).unwrap_or_default()
-    });
-    let mut contestants: Vec<Contestant<'_>> = Vec::new();
-    for encoded in &encoded {
-        contestants.push(contest::ours(&sets, encoded)?);
-    }
-    contestants.push(contest::croaring(&sets, &c, false));
-    contestants.push(contest::croaring(&sets, &c, true));
-    contestants.push(contest::roaring(&sets, &rust));
+    let peers = Peers::new(roaring);
+    let mut contestants = contest::everybody(&sets, &encoded, &peers)?;
 
     let round = Duration::from_millis(args.round_ms);
     let seconds: Vec<Vec<Seconds>> = (0..JOBS.len())

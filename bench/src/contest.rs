@@ -113,17 +113,54 @@ pub fn ours<'a>(sets: &'a Sets, encoded: &'a Encoded) -> anyhow::Result<Contesta
 
 /// Sets of a peer, with the very containers that our roaring codec wrote.
 #[derive(Debug)]
-pub struct PeerSets<T> {
+struct PeerSets<T> {
     pair: [T; 2],
     many: Vec<T>,
 }
 
 impl<T> PeerSets<T> {
     /// Opens the bytes of our roaring codec.
-    pub fn new(encoded: &Encoded, open: impl Fn(&[u8]) -> T) -> Self {
+    fn new(encoded: &Encoded, open: impl Fn(&[u8]) -> T) -> Self {
         let pair = encoded.pair.each_ref().map(|bytes| open(bytes));
         Self { pair, many: encoded.many.iter().map(|bytes| open(bytes)).collect() }
     }
+}
+
+/// The sets of both peers.
+#[derive(Debug)]
+pub struct Peers {
+    c: PeerSets<croaring::Bitmap>,
+    rust: PeerSets<roaring::RoaringBitmap>,
+}
+
+impl Peers {
+    /// Opens the bytes of our roaring codec.
+    pub fn new(roaring: &Encoded) -> Self {
+        let c = PeerSets::new(roaring, croaring::Bitmap::deserialize::<croaring::Portable>);
+        // What cannot be read is seen when answers are compared.
+        let rust = PeerSets::new(roaring, |bytes| {
+            roaring::RoaringBitmap::deserialize_from(bytes).unwrap_or_default()
+        });
+        Self { c, rust }
+    }
+}
+
+/// Our codecs, then croaring, croaring asked for run containers, and roaring. Fails if they do not
+/// give the same answers.
+pub fn everybody<'a>(
+    sets: &'a Sets,
+    encoded: &'a [Encoded],
+    peers: &'a Peers,
+) -> anyhow::Result<Vec<Contestant<'a>>> {
+    check(sets, encoded, &peers.c, &peers.rust)?;
+    let mut contestants = Vec::new();
+    for encoded in encoded {
+        contestants.push(ours(sets, encoded)?);
+    }
+    contestants.push(croaring(sets, &peers.c, false));
+    contestants.push(croaring(sets, &peers.c, true));
+    contestants.push(roaring(sets, &peers.rust));
+    Ok(contestants)
 }
 
 /// Ids encoded by the `croaring` crate, run containers where they are smaller.
@@ -147,7 +184,7 @@ pub fn roaring_bytes(ids: &[u32]) -> Vec<u8> {
 ///
 /// Its operations leave run containers out of most results; with `optimize` it is asked for them,
 /// as our codec writes them, so that both make the same product.
-pub fn croaring<'a>(
+fn croaring<'a>(
     sets: &'a Sets,
     peer: &'a PeerSets<croaring::Bitmap>,
     optimize: bool,
@@ -175,7 +212,7 @@ pub fn croaring<'a>(
 }
 
 /// The `roaring` crate.
-pub fn roaring<'a>(sets: &'a Sets, peer: &'a PeerSets<roaring::RoaringBitmap>) -> Contestant<'a> {
+fn roaring<'a>(sets: &'a Sets, peer: &'a PeerSets<roaring::RoaringBitmap>) -> Contestant<'a> {
     use roaring::MultiOps;
     let [x, y] = &peer.pair;
     let ids = &sets.pair[0];
@@ -196,7 +233,7 @@ pub fn roaring<'a>(sets: &'a Sets, peer: &'a PeerSets<roaring::RoaringBitmap>) -
 }
 
 /// Whether all codecs and both peers give the same answers to what is asked of the pair.
-pub fn check(
+fn check(
     sets: &Sets,
     encoded: &[Encoded],
     c: &PeerSets<croaring::Bitmap>,

@@ -239,22 +239,34 @@ fn speed_plot(results: &[Result]) -> Plot {
     };
     // No more than there are colours.
     let hidden = [ON_GPU[1], "plwah", "roaring crate"];
-    let mut lines: Vec<Line> = names
+    let lines: Vec<Line> = names
         .iter()
         .filter(|name| !hidden.contains(&name.as_str()))
         .map(line)
         .filter(|line| !line.points.is_empty())
         .collect();
+    let published = |scenario: &Scenario, codec: &str| Some(published(scenario, codec)?.0);
+    plot("Table 2: encoding ids", "MB/s of ids", results, lines, published)
+}
+
+/// Lines over the scenarios, and those that are published.
+fn plot(
+    title: &str,
+    y: &str,
+    results: &[Result],
+    mut lines: Vec<Line>,
+    published: impl Fn(&Scenario, &str) -> Option<f64>,
+) -> Plot {
     for (label, codec) in [("published, HiPES", "hipes"), ("published, GPU-WAH", "wah")] {
         let points = results
             .iter()
-            .filter_map(|one| Some((place(&one.scenario), published(&one.scenario, codec)?.0)));
+            .filter_map(|one| Some((place(&one.scenario), published(&one.scenario, codec)?)));
         lines.push(Line { label: label.to_owned(), points_only: true, points: points.collect() });
     }
     Plot::Lines(Lines {
-        title: "Table 2: encoding ids".to_owned(),
+        title: title.to_owned(),
         x: "scenario, S1 to S8".to_owned(),
-        y: "MB/s of ids".to_owned(),
+        y: y.to_owned(),
         log_x: false,
         log_y: true,
         lines,
@@ -299,21 +311,10 @@ fn ratio_plot(results: &[Result]) -> Plot {
             results.iter().filter_map(|one| Some((place(&one.scenario), one.find(name)?.ratio?)));
         Line { label: name.to_owned(), points_only: true, points: points.collect() }
     };
-    let mut lines: Vec<Line> = ["hipes", "wah", "plwah", "roaring"].map(line).into();
-    for (label, codec) in [("published, HiPES", "hipes"), ("published, GPU-WAH", "wah")] {
-        let points = results
-            .iter()
-            .filter_map(|one| Some((place(&one.scenario), published(&one.scenario, codec)?.2)));
-        lines.push(Line { label: label.to_owned(), points_only: true, points: points.collect() });
-    }
-    Plot::Lines(Lines {
-        title: "Table 2: bytes of the ids over bytes of the output".to_owned(),
-        x: "scenario, S1 to S8".to_owned(),
-        y: "ratio; above 1 it is smaller than the ids".to_owned(),
-        log_x: false,
-        log_y: true,
-        lines,
-    })
+    let lines: Vec<Line> = ["hipes", "wah", "plwah", "roaring"].map(line).into();
+    let title = "Table 2: bytes of the ids over bytes of the output";
+    let published = |scenario: &Scenario, codec: &str| Some(published(scenario, codec)?.2);
+    plot(title, "ratio; above 1 it is smaller than the ids", results, lines, published)
 }
 
 fn over_wah(results: &[Result]) -> Sheet {

@@ -26,23 +26,21 @@ pub fn measure(args: &Args, report: &mut Report<'_>) -> anyhow::Result<()> {
     side_by_side(args, report)
 }
 
+/// A table of the fall: two columns of what is varied, then speeds with few and with many values.
+fn sheet(name: &str, title: &str, varied: [&str; 2]) -> Sheet {
+    let [few, many] = [FIRST, LAST].map(Case::name);
+    let mut headings = varied.to_vec();
+    for values in [&few, &many] {
+        headings.extend([values.as_str(), "slowest", "fastest"]);
+    }
+    headings.extend(["fall", "published"]);
+    Sheet::new(name, title, &headings)
+}
+
 /// Columns of fewer records: the same number of lists, but shorter ones.
 fn records(args: &Args, report: &mut Report<'_>) -> anyhow::Result<()> {
     let title = "Online WAH: the fall by the number of records, M records/s";
-    let [few, many] = [FIRST, LAST].map(Case::name);
-    let headings = [
-        "records",
-        "memory",
-        &few,
-        "slowest",
-        "fastest",
-        &many,
-        "slowest",
-        "fastest",
-        "fall",
-        "published",
-    ];
-    let mut sheet = Sheet::new("fall-records", title, &headings);
+    let mut sheet = sheet("fall-records", title, ["records", "memory"]);
     let mut lines = ["fresh", "reused"].map(|memory| Line {
         label: format!("memory {memory}"),
         points_only: false,
@@ -76,7 +74,7 @@ fn records(args: &Args, report: &mut Report<'_>) -> anyhow::Result<()> {
     let plot = Plot::Lines(Lines {
         title: "Online WAH: the fall by the number of records".to_owned(),
         x: "records".to_owned(),
-        y: format!("speed at {few} over that at {many}"),
+        y: format!("speed at {} over that at {}", FIRST.name(), LAST.name()),
         log_x: true,
         log_y: false,
         lines: lines.into_iter().chain([published]).collect(),
@@ -188,20 +186,7 @@ fn side_by_side(args: &Args, report: &mut Report<'_>) -> anyhow::Result<()> {
         "Online WAH, memory reused, of columns side by side: {} records in all, M records/s",
         args.records
     );
-    let [few, many] = [FIRST, LAST].map(Case::name);
-    let headings = [
-        "columns",
-        "lists, at most",
-        &few,
-        "slowest",
-        "fastest",
-        &many,
-        "slowest",
-        "fastest",
-        "fall",
-        "published",
-    ];
-    let mut sheet = Sheet::new("fall-columns", &title, &headings);
+    let mut sheet = sheet("fall-columns", &title, ["columns", "lists, at most"]);
     let of_all = |count: usize, seconds: f64| rate(args.records / count * count, seconds);
     let falls = times.iter().map(|[few, many]| many.median / few.median);
     let falls: Vec<f64> = falls.collect();
@@ -233,7 +218,7 @@ fn side_by_side(args: &Args, report: &mut Report<'_>) -> anyhow::Result<()> {
         y: "M records/s of all together".to_owned(),
         log_x: true,
         log_y: false,
-        lines: vec![line(&few, 0), line(&many, 1)],
+        lines: vec![line(&FIRST.name(), 0), line(&LAST.name(), 1)],
     });
     Ok(report.table(&sheet, Some(&plot))?)
 }

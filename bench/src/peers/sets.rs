@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tapdex_bench::contest::{self, Contestant, Encoded, JOBS, PeerSets, Sets};
+use tapdex_bench::contest::{self, Encoded, JOBS, Peers, Sets};
 use tapdex_bench::{Case, Seconds, cases, race};
 use tapdex_bitmap::{ALL_CODECS, Codec};
 use tapdex_report::{Bar, Bars, Plot, Report, Sheet};
@@ -48,18 +48,8 @@ fn measure(args: &Args, case: Case, names: &mut Vec<String>) -> anyhow::Result<L
     let encoded: Vec<Encoded> =
         ALL_CODECS.iter().map(|&codec| Encoded::new(codec, &sets)).collect();
     let roaring = ALL_CODECS.iter().position(|&codec| codec == Codec::Roaring).unwrap_or(0);
-    let c = PeerSets::new(&encoded[roaring], croaring::Bitmap::deserialize::<croaring::Portable>);
-    let rust = PeerSets::new(&encoded[roaring], |bytes| {
-        roaring::RoaringBitmap::deserialize_from(bytes).unwrap_or_default()
-    });
-    contest::check(&sets, &encoded, &c, &rust)?;
-    let mut contestants: Vec<Contestant<'_>> = Vec::new();
-    for encoded in &encoded {
-        contestants.push(contest::ours(&sets, encoded)?);
-    }
-    contestants.push(contest::croaring(&sets, &c, false));
-    contestants.push(contest::croaring(&sets, &c, true));
-    contestants.push(contest::roaring(&sets, &rust));
+    let peers = Peers::new(&encoded[roaring]);
+    let mut contestants = contest::everybody(&sets, &encoded, &peers)?;
     *names = contestants.iter().map(|one| one.name.to_owned()).collect();
     let round = Duration::from_millis(args.round_ms);
     let mut seconds = Vec::new();
