@@ -5,6 +5,7 @@ use std::path::Path;
 
 pub(crate) mod bench;
 pub(crate) mod codec;
+pub(crate) mod completion;
 pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod extract;
@@ -13,13 +14,17 @@ pub(crate) mod hist;
 pub(crate) mod index;
 pub(crate) mod index_file;
 pub(crate) mod info;
+pub(crate) mod man;
+pub(crate) mod record;
 pub(crate) mod repair;
+pub(crate) mod replay;
 pub(crate) mod search;
 pub(crate) mod top;
 pub(crate) mod verify;
 
 mod ask;
 mod device;
+mod follow;
 mod interrupt;
 mod output;
 mod packet_line;

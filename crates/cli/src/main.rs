@@ -14,6 +14,10 @@ use clap::Parser;
 use tapdex_engine::IndexError;
 use tapdex_engine::archive::ArchiveError;
 use tapdex_gpu::device::DeviceError;
+use tapdex_record::privileges::PrivilegeError;
+use tapdex_record::recorder::RecordError;
+use tapdex_record::replay::SendError;
+use tapdex_record::source::SourceError;
 
 /// No packet matches, where that was asked.
 const EXIT_NOTHING: u8 = 1;
@@ -24,6 +28,8 @@ const EXIT_USAGE: u8 = 2;
 const EXIT_DAMAGED: u8 = 3;
 /// Something could not be read or written, or a GPU failed.
 const EXIT_IO: u8 = 4;
+/// No permission to capture or to send.
+const EXIT_PERMISSION: u8 = 5;
 /// Ctrl-C, as shells have it: 128 and the number of the signal.
 const EXIT_INTERRUPTED: u8 = 130;
 
@@ -54,8 +60,9 @@ const BUFFER_BYTES: usize = 1 << 16;
 ///
 /// Exits with 0 when done, 1 when no packet matches and that was asked, 2 after bad usage or bad
 /// input or where a GPU that was asked for is not there, 3 when a file is damaged or an answer
-/// incomplete, 4 when something could not be read or written or a GPU failed, and 130 after Ctrl-C.
-/// A reader that stops early, such as head, is no error.
+/// incomplete, 4 when something could not be read or written or a GPU failed, 5 without permission
+/// to capture or send packets, and 130 after Ctrl-C. A reader that stops early, such as head, is no
+/// error.
 #[derive(Debug, clap::Parser)]
 #[command(name = "tapdex", version, verbatim_doc_comment)]
 struct Cli {
@@ -66,6 +73,7 @@ struct Cli {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Index(cmd::index::Args),
+    Record(cmd::record::Args),
     Search(cmd::search::Args),
     Extract(cmd::extract::Args),
     Top(cmd::top::Args),
@@ -74,11 +82,14 @@ enum Command {
     Explain(cmd::explain::Args),
     Verify(cmd::verify::Args),
     Repair(cmd::repair::Args),
+    Replay(cmd::replay::Args),
     Gen(cmd::r#gen::Args),
     Demo(cmd::demo::Args),
     IndexFile(cmd::index_file::Args),
     Codec(cmd::codec::Args),
     Bench(cmd::bench::Args),
+    Man(cmd::man::Args),
+    Completion(cmd::completion::Args),
 }
 
 fn main() -> ExitCode {
@@ -90,6 +101,7 @@ fn main() -> ExitCode {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let result = match &cli.command {
         Command::Index(args) => cmd::index::run(args),
+        Command::Record(args) => cmd::record::run(args, &mut out),
         Command::Search(args) => cmd::search::run(args, &mut out),
         Command::Extract(args) => cmd::extract::run(args, &mut out),
         Command::Top(args) => cmd::top::run(args, &mut out),
@@ -98,11 +110,14 @@ fn main() -> ExitCode {
         Command::Explain(args) => cmd::explain::run(args, &mut out),
         Command::Verify(args) => cmd::verify::run(args, &mut out),
         Command::Repair(args) => cmd::repair::run(args),
+        Command::Replay(args) => cmd::replay::run(args),
         Command::Gen(args) => cmd::r#gen::run(args, &mut out),
         Command::Demo(args) => cmd::demo::run(args, &mut out),
         Command::IndexFile(args) => cmd::index_file::run(args, &mut input, &mut out),
         Command::Codec(args) => cmd::codec::run(args, &mut input, &mut out),
         Command::Bench(args) => cmd::bench::run(args, &mut out),
+        Command::Man(args) => cmd::man::run(args, &mut out),
+        Command::Completion(args) => cmd::completion::run(args, &mut out),
     };
     // Also after an error: what was found until then is worth having.
     let flushed = out.flush().context(cmd::CANNOT_WRITE);
@@ -152,6 +167,21 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     }
     if let Some(device) = error.chain().find_map(|cause| cause.downcast_ref::<DeviceError>()) {
         return if matches!(device, DeviceError::Missing(_)) { EXIT_USAGE } else { EXIT_IO };
+    }
+    let send = error.chain().find_map(|cause| cause.downcast_ref::<SendError>());
+    if send.is_some_and(SendError::is_permission) {
+        return EXIT_PERMISSION;
+    }
+    match error.downcast_ref::<SourceError>() {
+        Some(SourceError::Permission { .. }) => return EXIT_PERMISSION,
+        Some(SourceError::Interface { .. }) => return EXIT_IO,
+        _ => {}
+    }
+    if let Some(RecordError::Busy { .. }) = error.downcast_ref() {
+        return EXIT_IO;
+    }
+    if let Some(PrivilegeError::NotRoot { .. }) = error.downcast_ref() {
+        return EXIT_PERMISSION;
     }
     let archive = error.chain().find_map(|cause| cause.downcast_ref::<ArchiveError>());
     match error.chain().find_map(|cause| cause.downcast_ref::<IndexError>()) {

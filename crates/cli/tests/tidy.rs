@@ -188,12 +188,21 @@ fn crates_depend_only_on_what_they_may() {
             &[
                 "anyhow",
                 "clap",
+                "clap_complete",
+                "clap_mangen",
                 "ctrlc",
+                "serde",
                 "tapdex-bitmap",
                 "tapdex-engine",
                 "tapdex-gpu",
+                "tapdex-record",
                 "tapdex-report",
+                "toml",
             ],
+        ),
+        (
+            "crates/record/Cargo.toml",
+            &["nix", "pcap", "rustix", "serde", "tapdex-engine", "thiserror", "toml"],
         ),
         ("crates/report/Cargo.toml", &[]),
     ] {

@@ -4,6 +4,7 @@
 //! archive.toml                     the settings that new segments get
 //! segments/NAME-HASH-PART.tdx      the index of one segment, which names its packet file
 //! packets/NAME-HASH.pcap           our copy of a capture that was compressed or came as a stream
+//! packets/rec-NUMBER-TIME.pcapng   what a recorder has captured
 //! ```
 //!
 //! A segment stands alone: all that is known of it is in its index file and in the packet file that
@@ -15,10 +16,11 @@ mod fields;
 mod flows;
 mod ingest;
 mod note;
+mod recording;
 mod repair;
 mod segment;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +34,7 @@ pub use builder::DeviceReport;
 pub use fields::{field_names, length_class, length_class_start, names};
 pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress};
 pub use note::{Note, Source};
+pub use recording::{Recording, Recovered, Times};
 pub use repair::{Repair, RepairReport};
 pub use segment::{Packets, Segment};
 
@@ -305,18 +308,45 @@ impl Archive {
     }
 
     /// Opens all segments: those that could be opened, by the time of their first packet, and what
-    /// is wrong with the others.
+    /// is wrong with the others. What a recorder has written and nobody has indexed yet is indexed
+    /// in memory.
     pub fn segments(&self) -> Result<(Vec<Segment>, Vec<ArchiveError>), ArchiveError> {
+        self.segments_from((0, None))
+    }
+
+    /// [`segments`](Self::segments), without those in memory that have no packet from these times.
+    pub fn segments_from(
+        &self,
+        times: Times,
+    ) -> Result<(Vec<Segment>, Vec<ArchiveError>), ArchiveError> {
+        let (mut segments, mut failed) = self.indexed()?;
+        let damaged: Vec<PathBuf> = failed.iter().filter_map(damaged_index).collect();
+        let damaged: Vec<&str> = damaged.iter().map(|path| ingest::capture_name(path)).collect();
+        let in_memory = self.unindexed(&segments, &damaged, times, &mut failed)?;
+        segments.extend(in_memory);
+        segments.sort_by_key(|segment: &Segment| segment.note().time_min);
+        Ok((segments, failed))
+    }
+
+    /// The segments that have an index file.
+    fn indexed(&self) -> Result<(Vec<Segment>, Vec<ArchiveError>), ArchiveError> {
         let (mut segments, mut failed) = (Vec::new(), Vec::new());
         for path in self.index_files()? {
             match Segment::open(&path) {
                 Ok(segment) => segments.push(segment),
+                // Retention has removed it since the folder was listed.
+                Err(_) if !path.exists() => {}
                 Err(error) => failed.push(error),
             }
         }
         self.find_gaps(&segments, &mut failed);
         segments.sort_by_key(|segment: &Segment| segment.note().time_min);
         Ok((segments, failed))
+    }
+
+    /// Where the index of a part of a packet file goes.
+    fn index_path(&self, packets: &Path, part: u32) -> PathBuf {
+        self.segments_folder().join(format!("{}-{part:04}.tdx", self.index_stem(packets)))
     }
 
     /// Finds captures of which a part was not indexed, or whose index was removed: without those
@@ -327,15 +357,7 @@ impl Archive {
         for segment in segments {
             captures.entry(ingest::capture_name(segment.path())).or_default().push(segment);
         }
-        let damaged: Vec<PathBuf> = failed
-            .iter()
-            .filter_map(|error| match error {
-                ArchiveError::Index { path, .. } | ArchiveError::BadNote { path, .. } => {
-                    Some(path.clone())
-                }
-                _ => None,
-            })
-            .collect();
+        let damaged: Vec<PathBuf> = failed.iter().filter_map(damaged_index).collect();
         for (name, mut parts) in captures {
             if damaged.iter().any(|path| ingest::capture_name(path) == name) {
                 continue;
@@ -357,12 +379,15 @@ impl Archive {
                 is_next && is_same
             };
             let ends = parts.last().is_some_and(|segment| segment.note().source.last);
+            // Of a recording the rest is indexed in memory.
+            let ends = ends || recording::is_recording(name);
             if source.part != 0 || !ends || !parts.windows(2).all(follows) {
                 failed.push(ArchiveError::MissingPart { path });
                 continue;
             }
             // Of a copy the length that is known is that of what was copied.
             let message = match path.metadata() {
+                Err(_) if !first.path().exists() => continue, // removed by retention just now
                 Err(_) => "the packets are not there; put the file back, or index it where it is",
                 Ok(data) if !source.is_copy() && data.len() != source.len => {
                     "the file has changed since it was indexed; tapdex index takes it in again"
@@ -371,13 +396,17 @@ impl Archive {
             };
             failed.push(ArchiveError::BadPackets { path, message: message.into() });
         }
-        let names: Vec<&str> = segments
+        let names: BTreeSet<&str> = segments
             .iter()
             .map(Segment::path)
             .chain(damaged.iter().map(PathBuf::as_path))
             .map(ingest::capture_name)
             .collect();
         for path in self.copies_without_index(&names) {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if recording::is_recording(name) {
+                continue;
+            }
             let message = "our copy of a stream is not indexed; tapdex repair does that".into();
             failed.push(ArchiveError::BadPackets { path, message });
         }
@@ -385,15 +414,26 @@ impl Archive {
 
     /// Our copies of captures that no segment is about, by what the names of segments start with:
     /// indexing them was interrupted.
-    fn copies_without_index(&self, names: &[&str]) -> Vec<PathBuf> {
+    fn copies_without_index(&self, names: &BTreeSet<&str>) -> Vec<PathBuf> {
         let Ok(folder) = std::fs::read_dir(self.packets_folder()) else {
             return Vec::new();
         };
         let is_left = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let path = path.canonicalize().unwrap_or(path.clone());
-            !name.starts_with('.') && !names.contains(&ingest::segment_name(&path).as_str())
+            let first = names.range(name..).next();
+            let rest = first.and_then(|found| found.strip_prefix(name));
+            // In older archives a number comes behind the name.
+            let is_indexed = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+            !name.starts_with('.') && !is_indexed
         };
         folder.flatten().map(|entry| entry.path()).filter(is_left).collect()
+    }
+}
+
+/// The index file that an error says is damaged.
+fn damaged_index(error: &ArchiveError) -> Option<PathBuf> {
+    match error {
+        ArchiveError::Index { path, .. } | ArchiveError::BadNote { path, .. } => Some(path.clone()),
+        _ => None,
     }
 }

@@ -33,6 +33,7 @@
 //! - Times in pcapng before 1970 are 1970, and those after 2554 are the last nanosecond that a
 //!   `u64` can count.
 
+pub mod blocks;
 mod compression;
 mod error;
 mod pcapng;

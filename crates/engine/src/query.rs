@@ -6,11 +6,13 @@ pub mod time;
 
 mod counts;
 mod fields;
+mod follow;
 mod ordered;
 mod plan;
 mod search;
 mod wireshark;
 
 pub use counts::{count_times, count_values, is_field};
+pub use follow::{Follow, Fresh};
 pub use ordered::{Found, in_time_order};
 pub use search::{Answer, Query, TermPlan};

@@ -9,6 +9,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(not(unix))]
 compile_error!("tapdex needs Unix: links, locks and folders that can be synced");
@@ -106,6 +107,53 @@ impl Storage for Disk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
+    }
+}
+
+/// A file in memory, for what is gone when the process ends.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    bytes: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Memory {
+    /// What was written.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        std::mem::take(&mut *self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Storage for Memory {
+    fn create(&self, _path: &Path) -> io::Result<Box<dyn StorageFile>> {
+        Ok(Box::new(MemoryFile { bytes: Arc::clone(&self.bytes) }))
+    }
+
+    fn rename(&self, _source: &Path, _target: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_folder(&self, _folder: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct MemoryFile {
+    bytes: Arc<Mutex<Vec<u8>>>,
+}
+
+impl StorageFile for MemoryFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

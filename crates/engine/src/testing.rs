@@ -10,6 +10,7 @@ mod decode;
 mod disk;
 pub mod filters;
 mod forge;
+mod recording;
 mod segment_device;
 mod table;
 
@@ -17,5 +18,6 @@ pub use capture::fuzz_pcap_read;
 pub use decode::fuzz_decode_frame;
 pub use disk::FaultyDisk;
 pub use forge::{fuzz_index_open, mend, relocate};
+pub use recording::fuzz_recording;
 pub use segment_device::{Fault, PlainDevice};
 pub use table::{Table, check_index, check_lookups, sample_marks};

@@ -100,10 +100,14 @@ impl QuestionArgs {
         Ok(Query::new(filter, time("--from", &self.from)?, time("--to", &self.to)?))
     }
 
+    /// Opens the archive.
+    pub(crate) fn open(&self) -> anyhow::Result<Archive> {
+        Ok(Archive::open(&self.archive.archive)?)
+    }
+
     /// Opens the archive and asks all its segments.
     pub(crate) fn ask(&self, query: &Query, how: How) -> anyhow::Result<Answers> {
-        let archive = Archive::open(&self.archive.archive)?;
-        Answers::ask(&archive, query, how)
+        Answers::ask(&self.open()?, query, how)
     }
 }
 
@@ -126,7 +130,7 @@ pub(crate) struct Answers {
 
 impl Answers {
     pub(crate) fn ask(archive: &Archive, query: &Query, how: How) -> anyhow::Result<Self> {
-        let (segments, mut failed) = archive.segments()?;
+        let (segments, mut failed) = archive.segments_from(query.times())?;
         let asked = match how {
             How::Count => query.count_all(&segments),
             How::Records => query.records_all(&segments),
@@ -135,6 +139,8 @@ impl Answers {
         for (segment, answer) in segments.into_iter().zip(asked) {
             match answer {
                 Ok(answer) => answers.push((segment, answer)),
+                // Retention has removed it in the meantime.
+                Err(_) if segment.is_gone() => {}
                 Err(error) => failed.push(error),
             }
         }

@@ -37,6 +37,11 @@ pub(super) struct Used {
 }
 
 impl DeviceArg {
+    /// What a text says, where it does not come from the option.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        Ok(Self { device: parse(text)? })
+    }
+
     /// Opens the device for work on some files. Fails only where a GPU was asked for by name; that
     /// is before anything else is done. If it is left to us, a GPU has to be worth it: to open one
     /// takes half a second, which it makes up for from so many bytes on.

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use tapdex_engine::archive::{ArchiveError, Segment};
-use tapdex_engine::capture::{CaptureError, CaptureWriter, FileFormat, Interface, Record};
+use tapdex_engine::archive::{Archive, ArchiveError};
+use tapdex_engine::capture::{CaptureError, CaptureWriter, FileFormat, Interface, Layout, Record};
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::time::format_time;
-use tapdex_engine::query::{Query, in_time_order};
+use tapdex_engine::query::{Fresh, Query, in_time_order};
 
 use super::ask::{Answers, How, QuestionArgs, report_failed};
+use super::follow::{self, Follower};
 use super::output::{self, FormatArg, Output, capture_error};
 use super::progress::Progress;
 use super::search::summary;
@@ -27,6 +28,7 @@ use super::{CANNOT_WRITE, Nothing, note};
 ///     tapdex extract 'host 10.1.2.3 and tcp port 443' -w https.pcapng
 ///     tapdex extract -r archive --from -15m 'udp port 53' -w - | tcpdump -nn -r -
 ///     tapdex extract --flow 'tcp[tcpflags] & tcp-rst != 0' -w resets.pcap
+///     tapdex extract --follow --from now 'port 53' -w - | wireshark -k -i -
 ///
 /// The file is pcapng unless its name ends in .pcap or -F says so; a pcap file has room for one
 /// link type only. It has its name when it is complete; Ctrl-C leaves nothing behind. When no
@@ -36,6 +38,9 @@ use super::{CANNOT_WRITE, Nothing, note};
 /// between the same addresses and ports, in both directions, with VLAN tags or without. Of packets
 /// without ports, such as ICMP, those between the same addresses with the same protocol. --from and
 /// --to hold for them, too.
+///
+/// With --follow packets are written as tapdex record gets them, until Ctrl-C; the file is complete
+/// then.
 ///
 /// Exits with 3 if a segment could not be asked, which is named; the rest is written.
 #[derive(Debug, clap::Args)]
@@ -58,6 +63,9 @@ pub(crate) struct Args {
     /// Write the whole conversations of the packets that match.
     #[arg(long)]
     flow: bool,
+    /// Then go on with what is being recorded, until Ctrl-C; --from now leaves out the rest.
+    #[arg(long, conflicts_with_all = ["flow", "fail_if_empty"])]
+    follow: bool,
     /// Exit with 1 if no packet matches.
     #[arg(long)]
     fail_if_empty: bool,
@@ -69,16 +77,21 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let started = Instant::now();
     let query = args.question.query()?;
+    if args.follow {
+        // Before the file is opened: Ctrl-C is to complete it.
+        follow::watch();
+    }
     let mut output = Output::open(&args.write, args.force, out)?;
     let mut progress = Progress::new();
     progress.show(|_| "searching".to_owned());
-    let mut answers = args.question.ask(&query, How::Records)?;
+    let archive = args.question.open()?;
+    let mut answers = Answers::ask(&archive, &query, How::Records)?;
     answers.check_target(&args.write)?;
     let found = answers.count();
     if args.flow && found > 0 {
         flow::extend(&mut answers, &query)?;
     }
-    let written = write(args, &query, &answers, &mut output, &mut progress)?;
+    let written = write(args, &archive, &query, &answers, &mut output, &mut progress)?;
     if args.write.is_file() && answers.failed.len() + written.failed.len() > 0 {
         // What is there may be worth more than a part of the answer.
         drop(output);
@@ -111,6 +124,7 @@ struct Written {
 
 fn write(
     args: &Args,
+    archive: &Archive,
     query: &Query,
     answers: &Answers,
     output: &mut Output<'_>,
@@ -122,13 +136,19 @@ fn write(
         writer: CaptureWriter::new(target, format, &[], &comment(args, query))?,
         format,
         interfaces: Vec::new(),
-        merged: merged(answers),
+        // Nothing is known of interfaces that are to come.
+        merged: if args.follow { (1_000_000_000, 0) } else { merged(answers) },
         packets: 0,
         bytes: 0,
         captured: 0,
         stopped: false,
     };
     let failed = extract.write_all(args, answers, progress)?;
+    if args.follow && !extract.stopped {
+        let mut following = Following { args, extract: &mut extract };
+        following.pause()?;
+        follow::run(archive, query, answers, &mut following)?;
+    }
     if extract.interfaces.is_empty() {
         // Readers want to know of an interface, even if it has no packets.
         let first = answers.segments.first();
@@ -201,25 +221,18 @@ impl<W: Write> Extract<W> {
             numbers.push(vec![None; segment.note().layout.interfaces.len()]);
         }
         let all = answers.count();
-        let most = args.count_max.unwrap_or(u64::MAX);
-        let bytes_max = args.limit_bytes.unwrap_or(u64::MAX);
         let mut wrong = None;
         let failed = in_time_order(&found, &mut |packet| {
             let record = packet.record;
-            let captured = self.captured.saturating_add(record.data.len() as u64);
-            if self.packets == most || captured > bytes_max {
-                self.stopped = true;
+            if !self.has_room(args, &record) {
                 return Ok(false);
             }
             let (segment, _) = found[packet.source];
             let known = numbers[packet.source].get_mut(record.interface as usize);
-            if let Err(error) = self.write(segment, &record, known) {
+            if let Err(error) = self.write(&segment.note().layout, &record, known) {
                 wrong = Some(error);
                 return Ok(false);
             }
-            self.packets += 1;
-            self.bytes += u64::from(record.wire_len);
-            self.captured = captured;
             progress.show(|_| format!("{} of {all} packets written", self.packets));
             Ok(true)
         })?;
@@ -229,40 +242,39 @@ impl<W: Write> Extract<W> {
         }
     }
 
+    /// Whether a packet is within the limits.
+    fn has_room(&mut self, args: &Args, record: &Record<'_>) -> bool {
+        let captured = self.captured.saturating_add(record.data.len() as u64);
+        self.stopped = self.packets == args.count_max.unwrap_or(u64::MAX)
+            || captured > args.limit_bytes.unwrap_or(u64::MAX);
+        !self.stopped
+    }
+
     fn write(
         &mut self,
-        segment: &Segment,
+        layout: &Layout,
         record: &Record<'_>,
         known: Option<&mut Option<u32>>,
     ) -> anyhow::Result<()> {
         let number = match &known {
             Some(Some(number)) => *number,
-            _ => self.interface(segment, record)?,
+            _ => self.interface(layout, record)?,
         };
         if let Some(known) = known {
             *known = Some(number);
         }
-        let (time, wire_len) = (record.time_ns, record.wire_len);
-        let write = |writer: &mut CaptureWriter<W>, data: &[u8]| {
-            writer.packet(number, time, wire_len, data)
-        };
-        let written: Result<(), CaptureError> = match record.data.split_first_chunk::<4>() {
-            // The address family is in the byte order of the file, which is another one here.
-            Some((family, _)) if record.swapped && record.link == LinkType::NULL => {
-                let mut data = record.data.to_vec();
-                for (target, byte) in data.iter_mut().zip(family.iter().rev()) {
-                    *target = *byte;
-                }
-                write(&mut self.writer, &data)
-            }
-            _ => write(&mut self.writer, record.data),
-        };
-        written.map_err(capture_error)
+        let written: Result<(), CaptureError> =
+            self.writer.packet(number, record.time_ns, record.wire_len, &record.data());
+        written.map_err(capture_error)?;
+        self.packets += 1;
+        self.bytes += u64::from(record.wire_len);
+        self.captured += record.data.len() as u64;
+        Ok(())
     }
 
     /// The number of a packet's interface in the file.
-    fn interface(&mut self, segment: &Segment, record: &Record<'_>) -> anyhow::Result<u32> {
-        let there = segment.note().layout.interfaces.get(record.interface as usize);
+    fn interface(&mut self, layout: &Layout, record: &Record<'_>) -> anyhow::Result<u32> {
+        let there = layout.interfaces.get(record.interface as usize);
         let mut interface = there.map_or(Interface::new(record.link.0, 1), Interface::clone);
         (interface.ticks, interface.offset_s) = (1_000_000_000, 0);
         if self.format == FileFormat::Pcap {
@@ -282,5 +294,25 @@ impl<W: Write> Extract<W> {
         let number = self.writer.add_interface(&interface).map_err(capture_error)?;
         self.interfaces.push(interface);
         Ok(number)
+    }
+}
+
+/// Writes packets as they are recorded.
+struct Following<'a, W: Write> {
+    args: &'a Args,
+    extract: &'a mut Extract<W>,
+}
+
+impl<W: Write> Follower for Following<'_, W> {
+    fn packet(&mut self, fresh: &Fresh<'_>) -> anyhow::Result<bool> {
+        if !self.extract.has_room(self.args, &fresh.record) {
+            return Ok(false);
+        }
+        self.extract.write(fresh.layout, &fresh.record, None)?;
+        Ok(true)
+    }
+
+    fn pause(&mut self) -> anyhow::Result<()> {
+        self.extract.writer.flush().context(CANNOT_WRITE)
     }
 }

@@ -7,11 +7,13 @@ use anyhow::Context;
 use tapdex_engine::archive::{Archive, Segment};
 use tapdex_engine::index::SectionKind;
 use tapdex_engine::query::time::format_time;
+use tapdex_record::status::{Losses, SourceStatus, Status, Totals};
 use tapdex_report::table::{self, Align};
 
 use super::ask::{ArchiveArg, line};
 use super::index_file::json;
-use super::{CANNOT_WRITE, Incomplete, chain, note, shown_path};
+use super::record::by_stage;
+use super::{CANNOT_WRITE, Incomplete, chain, counted, note, shown_path};
 
 /// Show what an archive has: packets, times, gaps, and what the indexes take.
 ///
@@ -22,7 +24,9 @@ use super::{CANNOT_WRITE, Incomplete, chain, note, shown_path};
 ///
 /// A gap is a time of more than a second between segments from which there are no packets. With
 /// --json there is an object for the archive, then one for each field, segment and gap, a line
-/// each. Exits with 3 if a segment is damaged or its packets are gone, and names it.
+/// each. Of an archive that was recorded there is also what became of the packets: how many were
+/// stored, lost and removed, in all runs, and whether a recorder runs. Exits with 3 if a segment is
+/// damaged or its packets are gone, and names it.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -60,6 +64,10 @@ struct Info {
     captured: u64,
     flows: u64,
     index_bytes: u64,
+    /// Packets that are indexed in memory only.
+    unindexed: u64,
+    /// What a recorder says of itself, and whether it runs.
+    recorder: Option<(Status, bool)>,
     window: Option<(u64, u64)>,
     gaps: Vec<(u64, u64)>,
     /// Fields in the order of the columns, then what is no field's.
@@ -95,7 +103,9 @@ impl Info {
             wire_bytes: sum(&|s| s.note().wire_bytes),
             captured: sum(&|s| s.note().captured_bytes),
             flows: sum(&|s| s.note().flows),
-            index_bytes: sum(&|s| s.index().len_bytes()),
+            index_bytes: sum(&|s| if s.is_in_memory() { 0 } else { s.index().len_bytes() }),
+            unindexed: sum(&|s| if s.is_in_memory() { s.note().records } else { 0 }),
+            recorder: Status::read(archive).map(|status| (status, Status::is_running(archive))),
             window,
             gaps,
             fields: Vec::new(),
@@ -205,6 +215,12 @@ fn write_tables(
             info.percent(info.index_bytes, info.captured)
         ),
     ));
+    if info.unindexed > 0 {
+        rows.push(("not indexed yet", counted(info.unindexed, "packet")));
+    }
+    if let Some((status, running)) = &info.recorder {
+        rows.extend(recorder_rows(status, *running));
+    }
     rows.push(("gaps", info.gaps.len().to_string()));
     for (name, value) in rows {
         line(out, format_args!("{name:<18} {value}"))?;
@@ -270,6 +286,37 @@ fn write_tables(
     Ok(())
 }
 
+/// What a recorder says of itself.
+fn recorder_rows(status: &Status, running: bool) -> Vec<(&'static str, String)> {
+    let state = recorder_state(status, running);
+    let names: Vec<&str> = status.sources.iter().map(|source| source.name.as_str()).collect();
+    let mut rows = vec![
+        ("recorder", format!("{state}, from {}", names.join(", "))),
+        ("recorded", counted(status.total.packets, "packet")),
+        ("lost", by_stage(&status.total.lost)),
+    ];
+    if status.total.removed_segments > 0 {
+        let segments = counted(status.total.removed_segments, "recording");
+        let packets = counted(status.total.removed_packets, "packet");
+        rows.push(("removed", format!("{segments}, {packets}")));
+    }
+    if running {
+        let (rate, bits) = (status.packets_per_second, status.bits_per_second / 1e6);
+        rows.push(("rate", format!("{rate:.0} packets/s, {bits:.1} Mb/s")));
+    }
+    rows
+}
+
+/// What a recorder does.
+fn recorder_state(status: &Status, running: bool) -> String {
+    match (running, status.ended, status.paused) {
+        (true, _, true) => format!("process {}, PAUSED: the disk is full", status.pid),
+        (true, ..) => format!("process {}, running", status.pid),
+        (_, true, _) => format!("ended {}", format_time(status.updated_ns.into())),
+        _ => format!("killed after {}", format_time(status.updated_ns.into())),
+    }
+}
+
 fn write_json(
     args: &Args,
     archive: &Archive,
@@ -291,10 +338,14 @@ fn write_json(
         ("first", time(first)),
         ("last", time(last)),
         ("index_bytes", info.index_bytes.to_string()),
+        ("unindexed", info.unindexed.to_string()),
         ("gaps", info.gaps.len().to_string()),
         ("damaged", info.wrong.len().to_string()),
     ];
     line(out, format_args!("{}", super::json_object(&object)))?;
+    if let Some((status, running)) = &info.recorder {
+        line(out, format_args!("{}", recorder_json(status, *running)))?;
+    }
     if args.fields {
         for (name, sum) in &info.fields {
             let codecs: Vec<String> =
@@ -332,4 +383,41 @@ fn write_json(
         line(out, format_args!(r#"{{"gap":{{"from":{from},"to":{to},"ns":{ns}}}}}"#))?;
     }
     Ok(())
+}
+
+/// What a recorder says of itself, as JSON.
+fn recorder_json(status: &Status, running: bool) -> String {
+    let losses = |lost: &Losses| {
+        let lost = lost.by_stage().map(|(stage, lost)| (stage, lost.to_string()));
+        super::json_object(&lost)
+    };
+    let totals = |totals: &Totals| {
+        super::json_object(&[
+            ("packets", totals.packets.to_string()),
+            ("wire_bytes", totals.wire_bytes.to_string()),
+            ("lost", losses(&totals.lost)),
+            ("removed_segments", totals.removed_segments.to_string()),
+            ("removed_packets", totals.removed_packets.to_string()),
+            ("pauses", totals.pauses.to_string()),
+        ])
+    };
+    let source = |source: &SourceStatus| {
+        super::json_object(&[
+            ("name", json::string(&source.name)),
+            ("up", source.up.to_string()),
+            ("received", source.received.to_string()),
+            ("stored", source.stored.to_string()),
+            ("lost", losses(&source.lost)),
+        ])
+    };
+    let sources: Vec<String> = status.sources.iter().map(source).collect();
+    let object = [
+        ("state", json::string(&recorder_state(status, running))),
+        ("running", running.to_string()),
+        ("run", totals(&status.run)),
+        ("total", totals(&status.total)),
+        ("waiting", status.waiting.to_string()),
+        ("sources", format!("[{}]", sources.join(","))),
+    ];
+    super::json_object(&[("recorder", super::json_object(&object))])
 }

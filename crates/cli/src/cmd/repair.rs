@@ -65,6 +65,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         result => result?,
     };
+    for recovered in &report.recovered {
+        note(&super::record::recovered_text(recovered));
+    }
     for (_, message) in &report.problems {
         note(message);
     }

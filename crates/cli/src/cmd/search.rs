@@ -3,9 +3,10 @@
 use std::io::Write;
 
 use anyhow::Context;
-use tapdex_engine::query::in_time_order;
+use tapdex_engine::query::{Fresh, in_time_order};
 
 use super::ask::{Answers, How, QuestionArgs, report_failed};
+use super::follow::{self, Follower};
 use super::packet_line::{CSV_HEADINGS, PacketLine};
 use super::{CANNOT_WRITE, Nothing, note, shown_path};
 
@@ -18,10 +19,14 @@ use super::{CANNOT_WRITE, Nothing, note, shown_path};
 ///     tapdex search -r archive --from -15m 'udp port 53 and not net 10.0.0.0/8'
 ///     tapdex search --count 'tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn'
 ///     tapdex search --json -c 10 'ip.addr == 10.0.0.0/8 && tcp.port in {80, 443}'
+///     tapdex search --follow --from now 'icmp'
 ///
 /// Filters with field names of Wireshark are recognised by those. Packets come in the order of
 /// their times. Exits with 0, also if none matches (1 with --fail-if-empty or -q); with 3 if a
 /// segment could not be asked, which is named, and the answer is incomplete.
+///
+/// What tapdex record has written in the last moments is found, too. With --follow, packets are
+/// printed as they are recorded, those of an interface in order of arrival; Ctrl-C ends it.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -30,6 +35,9 @@ pub(crate) struct Args {
     /// Print only how many packets match.
     #[arg(long, conflicts_with_all = ["json", "csv", "count_max"])]
     count: bool,
+    /// Then go on with what is being recorded, until Ctrl-C; --from now leaves out the rest.
+    #[arg(long, conflicts_with_all = ["count", "quiet", "fail_if_empty"])]
+    follow: bool,
     /// Print a JSON object a line.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -51,7 +59,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
     let query = args.question.query()?;
     let how = if args.count || args.quiet { How::Count } else { How::Records };
-    let answers = args.question.ask(&query, how)?;
+    if args.follow {
+        follow::watch();
+    }
+    let archive = args.question.open()?;
+    let answers = Answers::ask(&archive, &query, how)?;
     let mut failed = Vec::new();
     let (mut printed, mut bytes) = (0, None);
     if args.quiet {
@@ -61,6 +73,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     } else {
         let mut sum = 0;
         (printed, failed) = print(args, &answers, out, &mut sum)?;
+        if args.follow && args.count_max.is_none_or(|most| printed < most) {
+            let mut printer = Printer { args, out, printed: &mut printed, bytes: &mut sum };
+            printer.pause()?;
+            follow::run(&archive, &query, &answers, &mut printer)?;
+        }
         bytes = Some(sum);
     }
     out.flush().context(CANNOT_WRITE)?;
@@ -100,18 +117,48 @@ fn print(
         let before = found[packet.source].0.note().source.records_before;
         let number = before + u64::from(packet.number) + 1;
         let line = PacketLine::new(&files[packet.source], number, packet.record);
-        let text = match (args.json, args.csv) {
-            (true, _) => line.json(),
-            (_, true) => line.csv(),
-            _ => line.text(),
-        };
-        written = writeln!(out, "{text}");
+        written = writeln!(out, "{}", shown(args, &line));
         printed += 1;
         *bytes += u64::from(packet.record.wire_len);
         Ok(written.is_ok() && printed < most)
     })?;
     written.context(CANNOT_WRITE)?;
     Ok((printed, failed))
+}
+
+/// A packet in the form that was asked for.
+fn shown(args: &Args, line: &PacketLine<'_>) -> String {
+    match (args.json, args.csv) {
+        (true, _) => line.json(),
+        (_, true) => line.csv(),
+        _ => line.text(),
+    }
+}
+
+/// Prints packets as they come.
+struct Printer<'a> {
+    args: &'a Args,
+    out: &'a mut dyn Write,
+    printed: &'a mut u64,
+    bytes: &'a mut u64,
+}
+
+impl Follower for Printer<'_> {
+    fn packet(&mut self, fresh: &Fresh<'_>) -> anyhow::Result<bool> {
+        let file = match self.args.json || self.args.csv {
+            true => shown_path(&fresh.recording.sealed_path()),
+            false => String::new(),
+        };
+        let line = PacketLine::new(&file, fresh.number + 1, fresh.record);
+        writeln!(self.out, "{}", shown(self.args, &line)).context(CANNOT_WRITE)?;
+        *self.printed += 1;
+        *self.bytes += u64::from(fresh.record.wire_len);
+        Ok(self.args.count_max.is_none_or(|most| *self.printed < most))
+    }
+
+    fn pause(&mut self) -> anyhow::Result<()> {
+        self.out.flush().context(CANNOT_WRITE)
+    }
 }
 
 /// What was found, on one line.

@@ -53,6 +53,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             }
             Err(error) => wrong.push(chain(&error)),
         }
+        if !path.exists() {
+            // A recorder has made room in the meantime.
+            continue;
+        }
         for wrong in &wrong {
             line(out, format_args!("{wrong}"))?;
         }
@@ -60,6 +64,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         damaged += u64::from(!wrong.is_empty());
     }
     drop(progress);
+    let left = archive.unindexed_recordings()?;
+    if left > 0 {
+        let recordings = counted(left, "recording");
+        note(&format!("{recordings} not indexed yet; searches read all of them"));
+    }
     if problems == 0 {
         let segments = counted(files.len() as u64, "segment");
         line(out, format_args!("sound: {segments}, {packets} packets, {bytes} bytes of index"))?;

@@ -11,7 +11,8 @@ use std::time::UNIX_EPOCH;
 use super::builder::{DeviceReport, Limits, RECORDS_MAX, SegmentBuilder, SharedDevice};
 use super::device::SegmentDevice;
 use super::note::{Note, Source};
-use super::segment::ends_sum;
+use super::recording::is_recording;
+use super::segment::{Segment, ends_sum};
 use super::{Archive, ArchiveError, Settings};
 use crate::capture::{CaptureReader, Compression, DecompressError, decompress, is_capture};
 use crate::storage::{Disk, Storage, temporary_path};
@@ -75,6 +76,7 @@ pub struct Ingest<'a> {
     stop: Option<&'a AtomicBool>,
     progress: Option<&'a (dyn Fn(Progress) + Sync)>,
     device: Option<&'a Mutex<dyn SegmentDevice>>,
+    storage: &'a (dyn Storage + Sync),
 }
 
 impl std::fmt::Debug for Ingest<'_> {
@@ -179,6 +181,7 @@ impl<'a> Ingest<'a> {
             stop: None,
             progress: None,
             device: None,
+            storage: &Disk,
         }
     }
 
@@ -228,6 +231,13 @@ impl<'a> Ingest<'a> {
         self
     }
 
+    /// Has indexes written through this storage.
+    #[must_use]
+    pub fn storage(mut self, storage: &'a (dyn Storage + Sync)) -> Self {
+        self.storage = storage;
+        self
+    }
+
     /// Takes the captures in. What is wrong with one of them is in its report, and the others go
     /// on; an error is what concerns all of them.
     pub fn run(&self, inputs: &[Input]) -> Result<IngestReport, ArchiveError> {
@@ -240,7 +250,7 @@ impl<'a> Ingest<'a> {
             }),
             changed: Condvar::new(),
             reports: Mutex::new(inputs.iter().map(|_| FileReport::default()).collect()),
-            known: self.known()?,
+            known: self.known(inputs)?,
             taken: Mutex::default(),
             bytes: AtomicU64::new(0),
             bytes_total: AtomicU64::new(0),
@@ -274,15 +284,26 @@ impl<'a> Ingest<'a> {
     }
 
     /// The segments that are there, by the capture that they were made of.
-    fn known(&self) -> Result<Known, ArchiveError> {
+    fn known(&self, inputs: &[Input]) -> Result<Known, ArchiveError> {
         let folder = self.archive.segments_folder();
+        // The segments of recordings are known by their names.
+        let recording = |input: &Input| match input {
+            Input::File(path) => Some(self.archive.index_stem(path)).filter(|n| is_recording(n)),
+            Input::Stdin(_) => None,
+        };
+        let recordings: Option<BTreeSet<String>> = inputs.iter().map(recording).collect();
+        let is_wanted = |path: &Path| match &recordings {
+            Some(names) => names.contains(capture_name(path)),
+            None => true,
+        };
         let mut known = Known::new();
-        // One that cannot be opened is not known: its capture is indexed again.
-        for segment in self.archive.segments()?.0 {
+        for path in self.archive.index_files()?.into_iter().filter(|path| is_wanted(path)) {
+            // One that cannot be opened is not known: its capture is indexed again.
+            let Ok(segment) = Segment::open(&path) else { continue };
             let note = segment.note();
             let origin = folder.join(note.source.origin());
             let origin = origin.canonicalize().unwrap_or(origin);
-            known.entry(origin).or_default().push((segment.path().to_owned(), note.clone()));
+            known.entry(origin).or_default().push((path, note.clone()));
         }
         known.values_mut().for_each(|parts| parts.sort_by_key(|(_, note)| note.source.part));
         Ok(known)
@@ -356,7 +377,7 @@ impl<'a> Ingest<'a> {
         let mut note = Note::new(source.clone(), state.reader.layout().clone());
         builder.describe(&mut note);
         let packets = state.path.clone();
-        let index_path = self.index_path(&packets, source.part);
+        let index_path = self.archive.index_path(&packets, source.part);
         let next = (!source.last).then(|| {
             // The rest of the capture is read while this part of it is indexed.
             state.source.part += 1;
@@ -367,7 +388,7 @@ impl<'a> Ingest<'a> {
         running.end(next);
         let Settings { order, codec } = self.archive.settings();
         let index_bytes = builder
-            .write(&Disk, &index_path, order, codec, &note, &shared.device)
+            .write(self.storage, &index_path, order, codec, &note, &shared.device)
             .map_err(ArchiveError::index(&index_path))?;
         if source.last {
             self.remove_parts_after(&packets, source.part)?;
@@ -553,11 +574,6 @@ impl<'a> Ingest<'a> {
         self.archive.packets_folder().join(format!("{name}.pcap"))
     }
 
-    fn index_path(&self, packets: &Path, part: u32) -> PathBuf {
-        let name = format!("{}-{part:04}.tdx", segment_name(packets));
-        self.archive.segments_folder().join(name)
-    }
-
     /// Copies a stream to a file, which is there when it is complete. Where a stream breaks off,
     /// what came before is kept.
     fn copy(
@@ -620,7 +636,7 @@ impl<'a> Ingest<'a> {
     /// Removes what is left of a longer capture of the same name.
     fn remove_parts_after(&self, packets: &Path, part: u32) -> Result<(), ArchiveError> {
         for part in part + 1.. {
-            let path = self.index_path(packets, part);
+            let path = self.archive.index_path(packets, part);
             match std::fs::remove_file(&path) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
@@ -648,7 +664,7 @@ impl<'a> Ingest<'a> {
             }
             _ => Ok(()),
         };
-        let name = segment_name(packets);
+        let name = self.archive.index_stem(packets);
         for (known_origin, segments) in &shared.known {
             let is_this = *known_origin == origin;
             let is_renamed = !known_origin.exists()

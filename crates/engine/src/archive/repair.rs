@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::fields::{self, FIELDS, Place};
-use super::ingest::{FileReport, Ingest, Input, Progress, capture_name, copy_name, segment_name};
+use super::ingest::{FileReport, Ingest, Input, Progress, capture_name, copy_name};
+use super::recording::{Recovered, is_recording};
 use super::segment::Segment;
 use super::{Archive, ArchiveError};
 use crate::error::IndexError;
@@ -29,6 +30,8 @@ pub struct RepairReport {
     pub captures: Vec<FileReport>,
     /// Index files that are still as they were, and why nothing could be done.
     pub left: Vec<(PathBuf, String)>,
+    /// Recordings that a killed recorder had left unfinished, and that are complete now.
+    pub recovered: Vec<Recovered>,
     /// Files removed: left behind by processes that were killed, and indexes that others replace.
     pub removed: Vec<PathBuf>,
 }
@@ -101,6 +104,7 @@ impl<'a> Repair<'a> {
     pub fn run(&self) -> Result<RepairReport, ArchiveError> {
         let mut report = RepairReport::default();
         self.remove_temporary(&mut report)?;
+        report.recovered = self.archive.seal_unfinished()?;
         let files = self.archive.index_files()?;
         report.segments = files.len();
         let (mut damaged, mut known) = (Vec::new(), Vec::new());
@@ -124,7 +128,8 @@ impl<'a> Repair<'a> {
         let candidates = if damaged.is_empty() { Vec::new() } else { self.candidates(&known) };
         let mut captures: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
         for damaged in damaged {
-            let told = damaged.capture.or_else(|| tell(&damaged.index, &known, &candidates));
+            let told =
+                damaged.capture.or_else(|| tell(self.archive, &damaged.index, &known, &candidates));
             match told {
                 Some(capture) if capture.is_file() => {
                     captures.entry(capture).or_default().push(damaged.index);
@@ -139,9 +144,12 @@ impl<'a> Repair<'a> {
                 }
             }
         }
-        let names: Vec<&str> = files.iter().map(|path| capture_name(path)).collect();
+        let names: BTreeSet<&str> = files.iter().map(|path| capture_name(path)).collect();
         for copy in self.archive.copies_without_index(&names) {
-            report.problems.push((copy.clone(), "our copy of a stream is not indexed".into()));
+            let name = copy.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let what = if is_recording(name) { "a recording" } else { "our copy of a stream" };
+            let message = format!("{}: {what} is not indexed", copy.display());
+            report.problems.push((copy.clone(), message));
             captures.entry(copy.canonicalize().unwrap_or(copy)).or_default();
         }
         if !captures.is_empty() {
@@ -394,17 +402,22 @@ fn packets_stem(capture: &Path, archive: &Archive) -> Option<String> {
     let copy = archive.packets_folder().join(format!("{}.pcap", copy_name(capture)));
     // A copy is only there where the capture is no packet file itself.
     let packets = if copy.is_file() { copy.canonicalize().ok()? } else { capture.to_owned() };
-    Some(segment_name(&packets))
+    Some(archive.index_stem(&packets))
 }
 
 /// The capture that an index was made of which cannot be read.
-fn tell(index: &Path, known: &[(PathBuf, PathBuf)], candidates: &[PathBuf]) -> Option<PathBuf> {
+fn tell(
+    archive: &Archive,
+    index: &Path,
+    known: &[(PathBuf, PathBuf)],
+    candidates: &[PathBuf],
+) -> Option<PathBuf> {
     let stem = capture_name(index);
     let sibling = known.iter().find(|(other, _)| capture_name(other) == stem);
     if let Some((_, capture)) = sibling {
         return Some(capture.clone());
     }
-    if let Some(capture) = candidates.iter().find(|path| segment_name(path) == stem) {
+    if let Some(capture) = candidates.iter().find(|path| archive.index_stem(path) == stem) {
         return Some(capture.clone());
     }
     // After captures and archive were moved together the name is left, if it is the only one.
@@ -412,7 +425,8 @@ fn tell(index: &Path, known: &[(PathBuf, PathBuf)], candidates: &[PathBuf]) -> O
     let wanted = name(stem)?;
     let is_free = |path: &&PathBuf| known.iter().all(|(_, capture)| capture != *path);
     let mut named = candidates.iter().filter(is_free);
-    let mut named = named.by_ref().filter(|path| name(&segment_name(path)) == Some(wanted.clone()));
+    let stem_of = |path: &Path| name(&archive.index_stem(path));
+    let mut named = named.by_ref().filter(|path| stem_of(path).as_ref() == Some(&wanted));
     let only = named.next()?;
     named.next().is_none().then(|| only.clone())
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::ArchiveError;
 use super::note::Note;
+use super::recording::is_recording;
 use crate::capture::{CaptureReader, Record};
 use crate::index::{Index, MARK_RECORDS};
 use crate::packet::LinkType;
@@ -19,6 +20,7 @@ pub struct Segment {
     path: PathBuf,
     index: Index,
     note: Note,
+    in_memory: bool,
 }
 
 impl Segment {
@@ -35,10 +37,30 @@ impl Segment {
         if note.records != u64::from(index.rows()) {
             return Err(bad(format!("its note is about {} packets", note.records)));
         }
-        Ok(Self { path: path.to_owned(), index, note })
+        Ok(Self { path: path.to_owned(), index, note, in_memory: false })
     }
 
-    /// Its index file.
+    /// A segment whose index is in memory only.
+    pub(super) fn in_memory(path: PathBuf, index: Index, note: Note) -> Self {
+        Self { path, index, note, in_memory: true }
+    }
+
+    /// Whether its index is in memory only: its packets were recorded a short while ago.
+    pub fn is_in_memory(&self) -> bool {
+        self.in_memory
+    }
+
+    /// The name of the recording that its packets are in; `None` if they were not recorded.
+    pub fn recording_name(&self) -> Option<&str> {
+        Some(super::ingest::capture_name(&self.path)).filter(|name| is_recording(name))
+    }
+
+    /// Whether retention has removed it since it was opened, packets and index.
+    pub fn is_gone(&self) -> bool {
+        !self.path.exists() && !self.packet_path().exists()
+    }
+
+    /// Its index file, or the one that it will have.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -70,8 +92,14 @@ impl Segment {
 
     /// Opens its packets. An error if the file is gone, or is not the one that was indexed.
     pub fn packets(&self) -> Result<Packets<'_>, ArchiveError> {
-        let path = self.packet_path();
-        let mut file = File::open(&path).map_err(|error| match error.kind() {
+        let mut path = self.packet_path();
+        let mut opened = File::open(&path);
+        if self.in_memory && opened.is_err() {
+            // A recording gets its name when it is complete, and that may be just now.
+            path = self.note.source.absolute_path();
+            opened = File::open(&path);
+        }
+        let mut file = opened.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => ArchiveError::BadPackets {
                 path: path.clone(),
                 message: "the packets are not there; put the file back, or index it where it is"

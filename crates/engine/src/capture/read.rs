@@ -1,5 +1,6 @@
 //! Reading capture files: the buffer, and the records of pcap.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::error::CaptureError;
@@ -28,6 +29,20 @@ pub struct Record<'a> {
     pub wire_len: u32,
     /// What was captured of it.
     pub data: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// What was captured of it, as a file in the byte order of this machine has it: the address
+    /// family before packets of the loopback interface is in the byte order of the file.
+    pub fn data(&self) -> Cow<'a, [u8]> {
+        match self.data.split_first_chunk::<4>() {
+            Some((family, rest)) if self.swapped && self.link == LinkType::NULL => {
+                let family: Vec<u8> = family.iter().rev().copied().collect();
+                Cow::Owned([&family, rest].concat())
+            }
+            _ => Cow::Borrowed(self.data),
+        }
+    }
 }
 
 /// What is read first after a start or a jump.

@@ -2,11 +2,8 @@
 
 use std::io::{self, Write};
 
+use super::blocks::{self, PACKET_BLOCK_LEN};
 use super::error::CaptureError;
-use super::pcapng::{
-    BLOCK_MIN, BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE, OPTION_DESCRIPTION, OPTION_END,
-    OPTION_NAME, OPTION_TICKS, SECTION_HEADER,
-};
 use super::{Interface, block_max, frame_max};
 use crate::error::Expected;
 
@@ -28,8 +25,6 @@ impl FileFormat {
     }
 }
 
-const OPTION_COMMENT: u16 = 1;
-const OPTION_APPLICATION: u16 = 4;
 const NANO: u64 = 1_000_000_000;
 const MICROS: u64 = 1_000_000;
 
@@ -75,16 +70,9 @@ impl<W: Write> CaptureWriter<W> {
             written: 0,
         };
         if format == FileFormat::Pcapng {
-            let mut body = Vec::new();
-            body.extend(BYTE_ORDER_MAGIC.to_le_bytes());
-            body.extend([1, 0, 0, 0]); // version 1.0
-            body.extend(u64::MAX.to_le_bytes()); // the section's length is not said
-            if !comment.is_empty() {
-                option(&mut body, OPTION_COMMENT, comment);
-            }
-            option(&mut body, OPTION_APPLICATION, concat!("tapdex ", env!("CARGO_PKG_VERSION")));
-            body.extend([0; 4]);
-            writer.block(SECTION_HEADER, &body)?;
+            let mut block = Vec::new();
+            blocks::section(&mut block, comment);
+            writer.put(&block)?;
         }
         for interface in interfaces {
             writer.add_interface(interface)?;
@@ -104,21 +92,9 @@ impl<W: Write> CaptureWriter<W> {
         let most = interface.frame_max();
         match self.format {
             FileFormat::Pcapng => {
-                let mut body = Vec::new();
-                body.extend(interface.link.to_le_bytes());
-                body.extend([0; 2]);
-                body.extend(interface.snaplen.to_le_bytes());
-                if !interface.name.is_empty() {
-                    option(&mut body, OPTION_NAME, &interface.name);
-                }
-                if !interface.description.is_empty() {
-                    option(&mut body, OPTION_DESCRIPTION, &interface.description);
-                }
-                body.extend(OPTION_TICKS.to_le_bytes());
-                body.extend([1, 0, 9, 0, 0, 0]);
-                body.extend(OPTION_END.to_le_bytes());
-                body.extend([0; 2]);
-                self.block(INTERFACE, &body)?;
+                let mut block = Vec::new();
+                blocks::interface(&mut block, interface, "");
+                self.put(&block)?;
             }
             FileFormat::Pcap => {
                 if let Some(&(link, _)) =
@@ -161,7 +137,7 @@ impl<W: Write> CaptureWriter<W> {
             return Err(self.unwritable("a packet of interface", expected, interface.into()));
         };
         let most = most.min(match self.format {
-            FileFormat::Pcapng => block_max(link) - 32,
+            FileFormat::Pcapng => block_max(link) - PACKET_BLOCK_LEN,
             FileFormat::Pcap => frame_max(link),
         });
         let len = match u32::try_from(data.len()) {
@@ -186,21 +162,10 @@ impl<W: Write> CaptureWriter<W> {
         len: u32,
         data: &[u8],
     ) -> Result<(), CaptureError> {
-        let padding = len.next_multiple_of(4) - len;
-        let block_len = 32 + len + padding;
-        let mut head = [0; 28];
-        // The high half of the time comes first.
-        let words =
-            [ENHANCED_PACKET, block_len, interface, high(time_ns), low(time_ns), len, wire_len];
-        for (target, word) in head.as_chunks_mut().0.iter_mut().zip(words) {
-            *target = word.to_le_bytes();
-        }
-        // Zeros in front of the length, as many as are needed.
-        let mut tail = [0; 8];
-        tail[4..].copy_from_slice(&block_len.to_le_bytes());
+        let (head, tail, tail_start) = blocks::packet_frame(interface, time_ns, wire_len, len);
         self.put(&head)?;
         self.put(data)?;
-        self.put(&tail[4 - padding as usize..])
+        self.put(&tail[tail_start..])
     }
 
     #[inline]
@@ -253,18 +218,14 @@ impl<W: Write> CaptureWriter<W> {
         Ok(self.target)
     }
 
+    /// Passes on what was written so far, to whoever reads it while it grows.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.target.flush()
+    }
+
     /// How many bytes were written.
     pub fn written(&self) -> u64 {
         self.written
-    }
-
-    fn block(&mut self, kind: u32, body: &[u8]) -> Result<(), CaptureError> {
-        // Names and comment are cut to what an option can hold, so this fits.
-        let len = BLOCK_MIN + u32::try_from(body.len()).unwrap_or(0);
-        self.put(&kind.to_le_bytes())?;
-        self.put(&len.to_le_bytes())?;
-        self.put(body)?;
-        self.put(&len.to_le_bytes())
     }
 
     #[inline]
@@ -285,19 +246,6 @@ impl<W: Write> CaptureWriter<W> {
     }
 }
 
-fn high(number: u64) -> u32 {
-    low(number >> 32)
-}
-
 fn low(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).unwrap_or(u32::MAX)
-}
-
-/// Appends a string as an option, cut to the most that an option can hold.
-fn option(body: &mut Vec<u8>, code: u16, text: &str) {
-    let text = text.get(..text.floor_char_boundary(u16::MAX.into())).unwrap_or_default();
-    body.extend(code.to_le_bytes());
-    body.extend(u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes());
-    body.extend(text.as_bytes());
-    body.resize(body.len().next_multiple_of(4), 0);
 }

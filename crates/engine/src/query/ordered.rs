@@ -146,7 +146,7 @@ pub struct Found<'a> {
 /// and then of their arrival.
 ///
 /// A segment whose packets cannot be read is left out, from where that shows, and the error is
-/// returned at the end.
+/// returned at the end; one that retention has removed in the meantime is left out silently.
 pub fn in_time_order(
     answers: &[(&Segment, &[u32])],
     each: &mut dyn FnMut(Found<'_>) -> Result<bool, ArchiveError>,
@@ -179,7 +179,9 @@ pub fn in_time_order(
             match hand_over(&mut sources[first.source as usize], &first, each) {
                 Ok(true) => {}
                 Ok(false) => return Ok(failed),
-                Err(Failure::Reading(error)) => failed.push(error),
+                Err(Failure::Reading(error)) => {
+                    blame(&sources[first.source as usize], error, &mut failed);
+                }
                 Err(Failure::Taking(error)) => return Err(error),
             }
         }
@@ -194,7 +196,7 @@ pub fn in_time_order(
                 Ok(false) => return Ok(failed),
                 Err(Failure::Reading(error)) => {
                     source.records = &[];
-                    failed.push(error);
+                    blame(source, error, &mut failed);
                 }
                 Err(Failure::Taking(error)) => return Err(error),
             }
@@ -202,10 +204,17 @@ pub fn in_time_order(
         }
         if let Err(error) = read_mark(source, i, &mut waiting, &mut bytes) {
             source.records = &[];
-            failed.push(error);
+            blame(source, error, &mut failed);
         }
     }
     Ok(failed)
+}
+
+/// Keeps an error, unless retention has removed the segment: then there is nothing to be missed.
+fn blame(source: &Source<'_>, error: ArchiveError, failed: &mut Vec<ArchiveError>) {
+    if !source.segment.is_gone() {
+        failed.push(error);
+    }
 }
 
 /// Reads the packets of one mark.

@@ -1,0 +1,256 @@
+//! `tapdex record`: from the wire into an archive.
+
+mod settings;
+mod shown;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, ensure};
+use tapdex_engine::archive::{Archive, ArchiveError, Order, Recovered};
+use tapdex_gpu::flow::SegmentIndexer;
+use tapdex_record::metrics::{Histogram, MetricsServer};
+use tapdex_record::notify;
+use tapdex_record::privileges::{Account, Keep, give};
+use tapdex_record::recorder::{Control, Event, Recorder};
+use tapdex_record::signals;
+use tapdex_record::source::{Source, SourceName, list_interfaces};
+use tapdex_record::status::Status;
+
+use super::ask::line;
+use super::{Incomplete, counted, note};
+use settings::Settings;
+pub(super) use shown::by_stage;
+
+/// Record packets from interfaces into an archive, and index them as they come.
+///
+/// Packets are written to disk as pcapng files that Wireshark opens, and can be searched within a
+/// second or two, while recording goes on:
+///
+///     tapdex record -i eth0 -w archive
+///     tapdex search -r archive --from -1m 'host 10.1.2.3'
+///     tapdex record -i eth0 -i eth1 -f 'not port 22' --limit 80% --max-age 30d
+///     tcpdump -i eth0 -w - | tapdex record -i -
+///     tapdex record -i tcp://10.0.0.5:57012 --metrics 127.0.0.1:9740
+///     tapdex record --config /etc/tapdex/record.toml
+///
+/// A recording is closed and the next one begun after 1 GiB or 15 minutes, or what --rotate says.
+/// When there is no room, the oldest recordings go, packets and index together: at 90 % of the disk
+/// unless --limit says otherwise. Recordings of earlier runs count. What tapdex index has taken in
+/// is never removed.
+///
+/// Every packet that is lost is counted where that happens: by the interface, in the kernel's ring
+/// (larger with --buffer), or in the queue to the disk (larger with --queue). Indexing loses none:
+/// when it cannot keep up it goes on later. The counts are shown while it runs, at the end, by
+/// tapdex info, and to Prometheus with --metrics.
+///
+/// Ctrl-C and SIGTERM end it: what came until then is written, named and indexed, and the exit code
+/// is 0. A second one leaves indexing for later. SIGHUP begins the next recording. After a crash
+/// the next start completes what was left.
+///
+/// To capture one has to be root or have CAP_NET_RAW; without it the exit code is 5. With --user,
+/// root is given up once the interfaces are open.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    /// Interface to capture on, or any; again for more of them. - is a capture on standard input,
+    /// tcp://HOST:PORT one that a server sends (pcap-over-IP).
+    #[arg(short = 'i', long = "interface", value_name = "NAME", verbatim_doc_comment)]
+    interfaces: Vec<String>,
+    /// Archive to record into, which is made if it is not there [default: tapdex-archive].
+    #[arg(short = 'w', long = "archive", value_name = "DIR", env = "TAPDEX_ARCHIVE")]
+    archive: Option<PathBuf>,
+    /// Capture only these packets, as tcpdump takes it.
+    #[arg(short = 'f', long, value_name = "FILTER")]
+    filter: Option<String>,
+    /// Bytes to keep of each packet; 0 is all [default: 0].
+    #[arg(short = 's', long, value_name = "BYTES")]
+    snaplen: Option<u32>,
+    /// Do not put interfaces into promiscuous mode.
+    #[arg(short = 'p', long)]
+    no_promiscuous: bool,
+    /// Size of the kernel's ring, for each interface [default: 64MiB].
+    #[arg(short = 'B', long, value_name = "SIZE")]
+    buffer: Option<String>,
+    /// Packets in memory that wait for the disk [default: 64MiB].
+    #[arg(long, value_name = "SIZE")]
+    queue: Option<String>,
+    /// When to begin the next recording: size, time, packets [default: 1GiB,15min].
+    #[arg(long, value_name = "LIMITS")]
+    rotate: Option<String>,
+    /// How much to keep: a size, or percent of the disk; may be given twice [default: 90%].
+    #[arg(long, value_name = "LIMIT")]
+    limit: Vec<String>,
+    /// Remove recordings older than this: 36h, 30d.
+    #[arg(long, value_name = "TIME")]
+    max_age: Option<String>,
+    /// Keep this many recordings at most.
+    #[arg(long, value_name = "N")]
+    max_segments: Option<u64>,
+    /// Become this user once the interfaces are open.
+    #[arg(short = 'Z', long, value_name = "USER")]
+    user: Option<String>,
+    /// Answer Prometheus at this address: 127.0.0.1:9740.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<String>,
+    /// Read settings from a TOML file; options that are given win.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Device that builds indexes: cpu, cuda, cuda:N [default: cpu].
+    #[arg(long, value_name = "DEVICE", env = "TAPDEX_DEVICE")]
+    device: Option<String>,
+    /// Threads that build indexes [default: 1].
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<usize>,
+    /// Stop after about this many packets.
+    #[arg(short = 'c', value_name = "N")]
+    count_max: Option<u64>,
+    /// Stop after this time: 90s, 1h.
+    #[arg(long, value_name = "TIME")]
+    duration: Option<String>,
+    /// List the interfaces, and do nothing else.
+    #[arg(short = 'D', long)]
+    list_interfaces: bool,
+    /// Say nothing but what is wrong.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    if args.list_interfaces {
+        for name in list_interfaces() {
+            line(out, format_args!("{name}"))?;
+        }
+        return Ok(());
+    }
+    let settings = Settings::new(args)?;
+    ensure!(
+        !settings.sources.is_empty(),
+        "nothing to record from: name an interface with -i; tapdex record -D lists them"
+    );
+    let stdin = settings.sources.iter().filter(|name| **name == SourceName::Stdin).count();
+    ensure!(stdin <= 1, "standard input (-) can be read once");
+    let mut sources = Vec::new();
+    for name in &settings.sources {
+        sources.push(Source::open(name, &settings.capture)?);
+    }
+    let archive = open_archive(&settings)?;
+    // Before there are threads, which would keep what they may do.
+    if let Some(account) = &settings.user {
+        let keep = match sources.iter().any(Source::is_interface) {
+            // An interface that was gone has to be opened again.
+            true => Keep::Capture,
+            false => Keep::Nothing,
+        };
+        account.drop_to(keep)?;
+    }
+    let control = Arc::new(Control::default());
+    signals::watch(&control).context("cannot wait for signals")?;
+    let metrics = Arc::new(Shown::default());
+    let server = settings.metrics.map(|address| serve(address, &metrics)).transpose()?;
+    let device = settings.device.open(std::iter::empty(), u64::MAX)?;
+    let indexer = (archive.settings().order == Order::Flow)
+        .then(|| device.opened().map(|device| Mutex::new(SegmentIndexer::new(device))))
+        .flatten();
+    let recorder = Recorder::new(&archive, sources, settings.record.clone())?;
+    say_start(args, &settings, &recorder);
+    metrics.histogram.set(recorder.build_seconds()).ok();
+    // Whoever has started us, if it wants to know.
+    drop(notify::ready());
+    let screen = std::io::stderr().is_terminal() && !args.quiet;
+    let mut shown = shown::Shown::new(screen);
+    let device = indexer.as_ref().map(|indexer| indexer as &Mutex<_>);
+    let status = recorder.run(&control, device, &mut |event| match event {
+        Event::Trouble(text) => shown.trouble(&text),
+        Event::Status(status) => {
+            shown.status(status, args.quiet);
+            metrics.set(status);
+            if settings.is_enough(status) {
+                control.stop.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    drop(notify::stopping());
+    drop(server);
+    shown.clear();
+    if !args.quiet {
+        note(&shown::summary(&status, archive.folder()));
+    }
+    if let Some(broken) = status.sources.iter().find(|source| source.broken) {
+        return Err(Incomplete(format!("{} could not be read to its end", broken.name)).into());
+    }
+    Ok(())
+}
+
+/// Opens the archive, or makes one that belongs to the user who records.
+fn open_archive(settings: &Settings) -> anyhow::Result<Archive> {
+    let is_new = matches!(Archive::open(&settings.archive), Err(ArchiveError::NoArchive { .. }));
+    let archive = Archive::create(&settings.archive, None, None)?;
+    if is_new && let Some(account) = &settings.user {
+        give(&settings.archive, account)?;
+    }
+    Ok(archive)
+}
+
+fn say_start(args: &Args, settings: &Settings, recorder: &Recorder<'_>) {
+    if args.quiet {
+        return;
+    }
+    for recovered in recorder.recovered() {
+        note(&recovered_text(recovered));
+    }
+    if recorder.waiting() > 0 {
+        note(&format!("{} to be indexed", counted(recorder.waiting(), "earlier recording")));
+    }
+    let names: Vec<String> = settings.sources.iter().map(ToString::to_string).collect();
+    note(&format!("recording {} into {}", names.join(", "), settings.archive.display()));
+}
+
+/// What became of a recording that was left unfinished.
+pub(super) fn recovered_text(recovered: &Recovered) -> String {
+    let path = recovered.path.display();
+    match recovered.packets {
+        0 => format!("{path} had no packets and was removed"),
+        packets => format!(
+            "{path}: completed after a crash, {}, {} behind them cut off",
+            counted(packets, "packet"),
+            counted(recovered.bytes_cut, "byte")
+        ),
+    }
+}
+
+/// The last status, for whoever asks over HTTP.
+#[derive(Debug, Default)]
+struct Shown {
+    status: Mutex<Status>,
+    histogram: std::sync::OnceLock<Arc<Histogram>>,
+    ready: AtomicBool,
+}
+
+impl Shown {
+    fn set(&self, status: &Status) {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status.clone();
+        // Who has lost the disk is alive, but of no use.
+        self.ready.store(!status.paused, Ordering::Relaxed);
+    }
+}
+
+fn serve(address: std::net::SocketAddr, shown: &Arc<Shown>) -> anyhow::Result<MetricsServer> {
+    let (text, ready) = (Arc::clone(shown), Arc::clone(shown));
+    let answer = move || {
+        let status = text.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        text.histogram.get().map_or(String::new(), |histogram| status.exposition(histogram))
+    };
+    let is_ready = move || ready.ready.load(Ordering::Relaxed);
+    let server = MetricsServer::start(address, Arc::new(answer), Arc::new(is_ready))
+        .with_context(|| format!("cannot listen on {address}"))?;
+    note(&format!("metrics at http://{}/metrics", server.local_addr()));
+    Ok(server)
+}
+
+/// The account, by its name.
+fn account(name: &str) -> anyhow::Result<Account> {
+    Ok(Account::find(name)?)
+}

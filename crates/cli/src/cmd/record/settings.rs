@@ -1,0 +1,160 @@
+//! What to record, from options and from a file.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use tapdex_record::privileges::Account;
+use tapdex_record::recorder::RecordOptions;
+use tapdex_record::source::{CaptureOptions, SNAPLEN_MAX, SourceName};
+use tapdex_record::status::Status;
+use tapdex_record::units::{Retention, Rotation, parse_duration, parse_size};
+
+use super::super::ask::DEFAULT_ARCHIVE;
+use super::super::device::DeviceArg;
+use super::Args;
+
+/// How much of a disk is used unless something else is said.
+const PERCENT: f64 = 90.0;
+
+/// A file of settings.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+struct Config {
+    interfaces: Vec<String>,
+    archive: Option<PathBuf>,
+    filter: Option<String>,
+    snaplen: Option<u32>,
+    promiscuous: Option<bool>,
+    buffer: Option<String>,
+    queue: Option<String>,
+    rotate: Option<String>,
+    limit: OneOrMore,
+    max_age: Option<String>,
+    max_segments: Option<u64>,
+    user: Option<String>,
+    metrics: Option<String>,
+    device: Option<String>,
+    threads: Option<usize>,
+}
+
+/// A text, or a list of them.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl Default for OneOrMore {
+    fn default() -> Self {
+        Self::More(Vec::new())
+    }
+}
+
+impl Config {
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        toml::from_str(&text).map_err(|error| {
+            anyhow::anyhow!("{}: {}", path.display(), error.to_string().trim_end())
+        })
+    }
+}
+
+/// What to record, and how.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) sources: Vec<SourceName>,
+    pub(super) archive: PathBuf,
+    pub(super) capture: CaptureOptions,
+    pub(super) record: RecordOptions,
+    pub(super) user: Option<Account>,
+    pub(super) metrics: Option<SocketAddr>,
+    pub(super) device: DeviceArg,
+    packets_max: Option<u64>,
+    duration: Option<Duration>,
+}
+
+impl Settings {
+    /// The options that are given, then what the file says, then the defaults.
+    pub(super) fn new(args: &Args) -> anyhow::Result<Self> {
+        let file = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+        let names = if args.interfaces.is_empty() { &file.interfaces } else { &args.interfaces };
+        let sources = names.iter().map(|name| SourceName::parse(name)).collect();
+        let text = |given: &Option<String>, file: &Option<String>| given.clone().or(file.clone());
+        let mut capture = CaptureOptions {
+            filter: text(&args.filter, &file.filter).unwrap_or_default(),
+            promiscuous: !args.no_promiscuous && file.promiscuous.unwrap_or(true),
+            ..CaptureOptions::default()
+        };
+        match args.snaplen.or(file.snaplen) {
+            None | Some(0) => {}
+            Some(snaplen) => capture.snaplen = snaplen.min(SNAPLEN_MAX),
+        }
+        let size = |name: &str, text: Option<String>, default: u64| match text {
+            Some(text) => parse_size(&text).with_context(|| format!("--{name}")),
+            None => Ok(default),
+        };
+        let mut record = RecordOptions::default();
+        capture.ring_bytes = size("buffer", text(&args.buffer, &file.buffer), capture.ring_bytes)?;
+        record.queue_bytes = size("queue", text(&args.queue, &file.queue), record.queue_bytes)?;
+        if let Some(text) = text(&args.rotate, &file.rotate) {
+            record.rotation = Rotation::parse(&text).context("--rotate")?;
+        }
+        record.retention = retention(args, &file)?;
+        record.index_threads = args.threads.or(file.threads).unwrap_or(1).max(1);
+        let metrics = text(&args.metrics, &file.metrics);
+        let metrics = metrics.map(|text| {
+            let parsed = text.parse::<SocketAddr>();
+            parsed.with_context(|| format!("--metrics '{text}': expected 127.0.0.1:9740"))
+        });
+        let device = text(&args.device, &file.device).unwrap_or("cpu".to_owned());
+        let device = DeviceArg::parse(&device).map_err(|error| anyhow::anyhow!("{error}"));
+        let duration = args.duration.as_deref().map(parse_duration);
+        let user = text(&args.user, &file.user);
+        Ok(Self {
+            sources,
+            archive: args.archive.clone().or(file.archive).unwrap_or(DEFAULT_ARCHIVE.into()),
+            capture,
+            record,
+            user: user.as_deref().map(super::account).transpose()?,
+            metrics: metrics.transpose()?,
+            device: device.context("--device")?,
+            packets_max: args.count_max,
+            duration: duration.transpose().context("--duration")?,
+        })
+    }
+
+    /// Whether there are as many packets as were asked for, or it has taken as long.
+    pub(super) fn is_enough(&self, status: &Status) -> bool {
+        let ran = Duration::from_nanos(status.updated_ns.saturating_sub(status.started_ns));
+        self.packets_max.is_some_and(|most| status.run.packets >= most)
+            || self.duration.is_some_and(|most| ran >= most)
+    }
+}
+
+fn retention(args: &Args, file: &Config) -> anyhow::Result<Retention> {
+    let mut retention = Retention::default();
+    let limits: Vec<&String> = match (&args.limit[..], &file.limit) {
+        ([], OneOrMore::One(limit)) => vec![limit],
+        ([], OneOrMore::More(limits)) => limits.iter().collect(),
+        (limits, _) => limits.iter().collect(),
+    };
+    for limit in &limits {
+        retention.limit(limit).context("--limit")?;
+    }
+    if retention.percent.is_none() {
+        retention.percent = Some(PERCENT);
+    }
+    if let Some(text) = args.max_age.as_ref().or(file.max_age.as_ref()) {
+        retention.age = Some(parse_duration(text).context("--max-age")?);
+    }
+    retention.segments = args.max_segments.or(file.max_segments);
+    if retention.segments == Some(0) {
+        bail!("--max-segments 0 would keep nothing");
+    }
+    Ok(retention)
+}

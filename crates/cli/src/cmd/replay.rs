@@ -1,0 +1,370 @@
+//! `tapdex replay`: packets are sent to an interface.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use tapdex_engine::archive::ArchiveError;
+use tapdex_engine::capture::{self, CaptureError, Record};
+use tapdex_engine::packet::LinkType;
+use tapdex_engine::query::{Query, in_time_order};
+use tapdex_record::replay::{Frame, Frames, Pace, Replay, Sender};
+
+use super::ask::{Answers, How, QuestionArgs, report_failed};
+use super::progress::Progress;
+use super::{Damaged, Interrupted, chain, counted, note};
+
+/// Send packets to an interface, for tests and drills.
+///
+/// The packets of an archive go out in the order of their times, with the gaps that they had when
+/// they were captured. A filter and times take a part of them, as for extract. With --file captures
+/// are sent without an archive, one after the other:
+///
+///     tapdex replay -i eth1
+///     tapdex replay -i eth1 -r archive --from -15m 'udp port 53'
+///     tapdex replay -i eth1 --file monday.pcapng tuesday.pcap.gz --speed 10x
+///     tapdex replay -i eth1 --file a.pcap --pps 50000 --loop 10
+///     tapdex replay -i eth1 --file a.pcap --preload --top
+///
+/// Nothing is changed: addresses, VLAN tags and checksums are those of the capture. So send to a
+/// network that is made for it, never to one that others use.
+///
+/// Only Ethernet frames can be sent. Those of other links, those that are longer than the MTU of
+/// the interface allows and those without a whole Ethernet header are left out. Packets that were
+/// cut when they were captured are sent as they are. All are counted and said. A packet counts as
+/// sent when the interface took it; what became of it there `ip -s link` says.
+///
+/// From one file to the next, and from the end to the start with --loop, the gap is the mean one of
+/// what was sent before. Where the interface is too slow, packets are late, not left out.
+///
+/// Needs root, or the capability CAP_NET_RAW; exits with 5 otherwise. Ctrl-C ends it, and says what
+/// was sent.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    /// Interface to send to.
+    #[arg(short = 'i', long, value_name = "IFACE")]
+    interface: String,
+    #[command(flatten)]
+    question: QuestionArgs,
+    /// Captures to send, in place of an archive: pcap or pcapng, packed with gzip or zstd or not.
+    #[arg(
+        long = "file",
+        value_name = "FILE",
+        num_args = 1..,
+        conflicts_with_all = ["filter", "from", "to", "utc"]
+    )]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    pace: PaceArgs,
+    /// Send all of it so many times.
+    #[arg(long = "loop", value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    passes: u64,
+    /// Send at most this many packets in all.
+    #[arg(short = 'c', value_name = "N")]
+    count_max: Option<u64>,
+    /// Read all packets into memory before the first is sent.
+    #[arg(long)]
+    preload: bool,
+}
+
+/// How fast to send.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+struct PaceArgs {
+    /// Gaps as recorded, or shorter or longer: 2x is twice as fast, 0.5x half as fast.
+    #[arg(long, value_name = "SPEED", value_parser = parse_speed, default_value = "recorded")]
+    speed: f64,
+    /// Packets in a second.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pps: Option<u64>,
+    /// Millions of bits in a second, by the packets' lengths on the wire.
+    #[arg(long, value_name = "N", value_parser = parse_positive)]
+    mbps: Option<f64>,
+    /// As fast as possible.
+    #[arg(long)]
+    top: bool,
+}
+
+impl PaceArgs {
+    fn pace(&self) -> Pace {
+        match (self.pps, self.mbps) {
+            _ if self.top => Pace::Top,
+            (Some(rate), _) => Pace::PerSecond(rate),
+            (None, Some(rate)) => Pace::Megabits(rate),
+            (None, None) => Pace::Recorded(self.speed),
+        }
+    }
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    if text == "recorded" {
+        return Ok(1.0);
+    }
+    let times = text.strip_suffix('x').and_then(|number| parse_positive(number).ok());
+    times.ok_or_else(|| "expected recorded, or how many times as fast, such as 2x or 0.5x".into())
+}
+
+fn parse_positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number above 0".into())
+}
+
+/// Set by Ctrl-C.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+fn is_stopped() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
+/// Ctrl-C ends the sending; if that is not quick enough, another one ends the process.
+fn watch() {
+    // Without a handler the process ends all the same, without a summary.
+    drop(ctrlc::set_handler(|| {
+        if STOP.swap(true, Ordering::Relaxed) {
+            std::process::exit(i32::from(crate::EXIT_INTERRUPTED));
+        }
+    }));
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let query = args.question.query()?;
+    args.files.iter().try_for_each(|path| check(path))?;
+    // Before a long search: what it is for may not be possible.
+    let sender = Sender::open(&args.interface)?;
+    watch();
+    let mut progress = Progress::new();
+    progress.show(|_| "searching".to_owned());
+    let source = Source::open(args, &query)?;
+    let most = args.count_max.unwrap_or(u64::MAX);
+    let mut replay = Replay::new(sender, args.pace.pace(), most, &STOP);
+    let played = if args.preload {
+        play_preloaded(args, &source, &mut replay, &mut progress)
+    } else {
+        play(args, &source, &mut replay, &mut progress)
+    };
+    let finished = replay.finish();
+    let seconds = replay.elapsed().as_secs_f64();
+    drop(progress);
+    // Also after an error: what was sent is on the wire.
+    summary(&replay, seconds);
+    let failed = played?;
+    finished?;
+    if is_stopped() {
+        return Err(Interrupted.into());
+    }
+    if let Source::Archive(answers) = &source {
+        answers.note_tagged(&query);
+        answers.finish()?;
+    }
+    report_failed(&failed)
+}
+
+/// Refuses what is no capture before anything is sent. A pipe can be opened only once.
+fn check(path: &Path) -> anyhow::Result<()> {
+    if path.is_file() || !path.exists() {
+        capture::open(path).map_err(|error| capture_error(path, error))?;
+    }
+    Ok(())
+}
+
+fn capture_error(path: &Path, source: CaptureError) -> anyhow::Error {
+    if source.is_io() {
+        return ArchiveError::Capture { path: path.to_owned(), source }.into();
+    }
+    Damaged(format!("{}: {}; {}", path.display(), chain(&source), source.advice())).into()
+}
+
+fn frame<'a>(record: &Record<'a>) -> Frame<'a> {
+    let &Record { time_ns, link, wire_len, data, .. } = record;
+    Frame { time_ns, link, wire_len, data }
+}
+
+/// Where packets come from.
+enum Source<'a> {
+    Archive(Answers),
+    Files(&'a [PathBuf]),
+}
+
+/// Who gets the packets.
+trait Target {
+    /// Takes a packet; whether there is a use for more.
+    fn packet(&mut self, frame: Frame<'_>) -> anyhow::Result<bool>;
+
+    /// The next packet has nothing to do with those before it.
+    fn next_pass(&mut self);
+}
+
+impl<'a> Source<'a> {
+    fn open(args: &'a Args, query: &Query) -> anyhow::Result<Self> {
+        if !args.files.is_empty() {
+            return Ok(Self::Files(&args.files));
+        }
+        Ok(Self::Archive(args.question.ask(query, How::Records)?))
+    }
+
+    /// Hands over all packets once, as long as they are wanted, and what could not be read.
+    fn read(&self, target: &mut dyn Target) -> anyhow::Result<(bool, Vec<ArchiveError>)> {
+        match self {
+            Self::Archive(answers) => read_archive(answers, target),
+            Self::Files(files) => Ok((read_files(files, target)?, Vec::new())),
+        }
+    }
+}
+
+fn read_archive(
+    answers: &Answers,
+    target: &mut dyn Target,
+) -> anyhow::Result<(bool, Vec<ArchiveError>)> {
+    let mut taken = Ok(true);
+    let failed = in_time_order(&answers.found(), &mut |packet| {
+        taken = target.packet(frame(&packet.record));
+        Ok(matches!(taken, Ok(true)))
+    })?;
+    target.next_pass();
+    Ok((taken?, failed))
+}
+
+fn read_files(files: &[PathBuf], target: &mut dyn Target) -> anyhow::Result<bool> {
+    for path in files {
+        let failed = |error| capture_error(path, error);
+        let mut reader = capture::open(path).map_err(failed)?;
+        while let Some(record) = reader.next().map_err(failed)? {
+            if !target.packet(frame(&record))? {
+                return Ok(false);
+            }
+        }
+        target.next_pass();
+    }
+    Ok(true)
+}
+
+/// The interface, and a line that says how far it is.
+struct Wire<'a, 'b> {
+    replay: &'a mut Replay<'b>,
+    progress: &'a mut Progress,
+}
+
+impl Target for Wire<'_, '_> {
+    fn packet(&mut self, frame: Frame<'_>) -> anyhow::Result<bool> {
+        let goes_on = self.replay.push(frame)?;
+        let sent = self.replay.counts().frames;
+        self.progress.show(|_| {
+            let rate = sent as f64 / self.replay.elapsed().as_secs_f64().max(1e-9);
+            format!("{sent} packets sent, {rate:.0} packets/s")
+        });
+        Ok(goes_on)
+    }
+
+    fn next_pass(&mut self) {
+        self.replay.next_pass();
+    }
+}
+
+/// Sends while it reads.
+fn play(
+    args: &Args,
+    source: &Source<'_>,
+    replay: &mut Replay<'_>,
+    progress: &mut Progress,
+) -> anyhow::Result<Vec<ArchiveError>> {
+    let mut failed = Vec::new();
+    for _ in 0..args.passes {
+        let (goes_on, now_failed) = source.read(&mut Wire { replay, progress })?;
+        // The same ones in every pass.
+        failed = now_failed;
+        if !goes_on || is_stopped() {
+            break;
+        }
+    }
+    Ok(failed)
+}
+
+/// Packets in memory.
+struct Memory<'a> {
+    /// Those of each pass.
+    passes: Vec<Frames>,
+    /// How many more can be sent.
+    left: u64,
+    progress: &'a mut Progress,
+}
+
+impl Target for Memory<'_> {
+    fn packet(&mut self, frame: Frame<'_>) -> anyhow::Result<bool> {
+        if is_stopped() || self.left == 0 {
+            return Ok(false);
+        }
+        self.left -= u64::from(frame.link == LinkType::ETHERNET);
+        if let Some(frames) = self.passes.last_mut() {
+            frames.push(frame);
+            self.progress.show(|_| format!("{} packets read", frames.len()));
+        }
+        Ok(true)
+    }
+
+    fn next_pass(&mut self) {
+        self.passes.push(Frames::default());
+    }
+}
+
+/// Reads all, then sends all.
+fn play_preloaded(
+    args: &Args,
+    source: &Source<'_>,
+    replay: &mut Replay<'_>,
+    progress: &mut Progress,
+) -> anyhow::Result<Vec<ArchiveError>> {
+    let started = Instant::now();
+    let left = args.count_max.unwrap_or(u64::MAX);
+    let mut memory = Memory { passes: vec![Frames::default()], left, progress };
+    let (_, failed) = source.read(&mut memory)?;
+    let mut passes = memory.passes;
+    passes.retain(|frames| !frames.is_empty());
+    let packets: usize = passes.iter().map(Frames::len).sum();
+    let bytes: usize = passes.iter().map(Frames::memory_bytes).sum();
+    let (mib, seconds) = (bytes as f64 / f64::from(1 << 20), started.elapsed().as_secs_f64());
+    note(&format!("read {packets} packets into {mib:.1} MiB of memory, {seconds:.2} s"));
+    for _ in 0..args.passes {
+        for frames in &passes {
+            let mut wire = Wire { replay, progress };
+            for frame in frames.iter() {
+                if !wire.packet(frame)? {
+                    return Ok(failed);
+                }
+            }
+            wire.next_pass();
+        }
+        if is_stopped() {
+            break;
+        }
+    }
+    Ok(failed)
+}
+
+/// What was sent, on one line, and what was not, or not whole.
+fn summary(replay: &Replay<'_>, seconds: f64) {
+    let counts = replay.counts();
+    let rate = |number: f64| if seconds > 0.0 { number / seconds } else { 0.0 };
+    note(&format!(
+        "sent {}, {} bytes, {} skipped, {} retried, {seconds:.3} s, {:.0} packets/s, {:.3} Gb/s",
+        counted(counts.frames, "packet"),
+        counts.bytes,
+        counts.skipped(),
+        counts.retried,
+        rate(counts.frames as f64),
+        rate(counts.bytes as f64 * 8.0 / 1e9),
+    ));
+    let reasons = [
+        (counts.cut, "cut when captured, and sent as they are"),
+        (counts.other_link, "skipped: they are no Ethernet frames"),
+        (counts.too_long, "skipped: they are longer than the MTU of the interface allows"),
+        (counts.too_short, "skipped: they have no whole Ethernet header"),
+    ];
+    for (number, reason) in reasons {
+        if number > 0 {
+            let were = if number == 1 { "was" } else { "were" };
+            note(&format!("{} {were} {reason}", counted(number, "packet")));
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Packet files that a recorder writes into the archive.
+//!
+//! ```text
+//! packets/.rec-NUMBER-TIME.pcapng.part       being written; the writer holds a lock on it
+//! packets/rec-NUMBER-TIME.pcapng             complete, and not changed any more
+//! segments/rec-NUMBER-TIME.pcapng-PART.tdx   its index
+//! ```
+//!
+//! A recording is searched from its first packet on. As long as it has no index, or has one of its
+//! first packets only, the rest is indexed in memory by whoever asks.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::builder::{Limits, RECORDS_MAX, SegmentBuilder, SharedDevice};
+use super::note::{Note, Source};
+use super::segment::{Segment, ends_sum};
+use super::{Archive, ArchiveError, CodecChoice, Order};
+use crate::capture::{CaptureError, CaptureReader};
+use crate::index::Index;
+use crate::query::time::format_time;
+use crate::storage::{Disk, Memory, Storage};
+
+const PREFIX: &str = "rec-";
+const ENDING: &str = ".pcapng";
+const UNFINISHED: &str = ".part";
+
+/// A packet file of a recorder's, complete or not.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Recording {
+    name: String,
+    folder: PathBuf,
+}
+
+impl Recording {
+    /// What it is called when it is complete. Names are in the order in which recordings began.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it is when it is complete.
+    pub fn sealed_path(&self) -> PathBuf {
+        self.folder.join(&self.name)
+    }
+
+    /// Where it is as long as it is written.
+    pub fn unfinished_path(&self) -> PathBuf {
+        self.folder.join(format!(".{}{UNFINISHED}", self.name))
+    }
+
+    /// Opens it to be read, wherever it is now.
+    pub fn open(&self) -> io::Result<File> {
+        let mut outcome = Err(io::ErrorKind::NotFound.into());
+        // It may get its name between two looks.
+        for path in [self.sealed_path(), self.unfinished_path(), self.sealed_path()] {
+            outcome = File::open(path);
+            match &outcome {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                _ => break,
+            }
+        }
+        outcome
+    }
+
+    /// Whether it is complete.
+    pub fn is_sealed(&self) -> bool {
+        self.sealed_path().exists()
+    }
+}
+
+/// Whether a packet file of the archive is a recording, by its name.
+pub(super) fn is_recording(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(ENDING)
+}
+
+/// What became of a recording that was not finished.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovered {
+    /// Where it is now; where it was, if it had no packet and is gone.
+    pub path: PathBuf,
+    /// Packets that it has.
+    pub packets: u64,
+    /// Bytes of an unfinished packet behind them, which were cut off.
+    pub bytes_cut: u64,
+}
+
+/// The times that packets are wanted from: the first nanosecond, and the first one that is too
+/// late.
+pub type Times = (u64, Option<u64>);
+
+impl Archive {
+    /// A recording that is to begin now: its number is greater than those of all that are there.
+    pub fn new_recording(&self, now_ns: u64) -> Result<Recording, ArchiveError> {
+        let folder = self.packets_folder();
+        std::fs::create_dir_all(&folder).map_err(|e| ArchiveError::io("create", &folder, e))?;
+        let number = |recording: Recording| {
+            let digits = recording.name.strip_prefix(PREFIX)?.split('-').next()?;
+            digits.parse::<u64>().ok()
+        };
+        let last = self.recordings()?.into_iter().filter_map(number).max().unwrap_or(0);
+        let time = format_time((now_ns / 1_000_000_000 * 1_000_000_000).into());
+        let time = time.split('.').next().unwrap_or_default().replace(['-', ':'], "");
+        let name = format!("{PREFIX}{:010}-{time}Z{ENDING}", last.saturating_add(1));
+        Ok(Recording { name, folder })
+    }
+
+    /// All recordings, complete or not, in the order in which they began.
+    pub fn recordings(&self) -> Result<Vec<Recording>, ArchiveError> {
+        let folder = self.packets_folder();
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(ArchiveError::io("list", &folder, error)),
+        };
+        let mut names = BTreeSet::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| ArchiveError::io("list", &folder, error))?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let unfinished = name.strip_prefix('.').and_then(|n| n.strip_suffix(UNFINISHED));
+            let name = unfinished.unwrap_or(name);
+            if is_recording(name) {
+                names.insert(name.to_owned());
+            }
+        }
+        Ok(names.into_iter().map(|name| Recording { name, folder: folder.clone() }).collect())
+    }
+
+    /// How many recordings have no index yet, complete or not.
+    pub fn unindexed_recordings(&self) -> Result<u64, ArchiveError> {
+        let files = self.index_files()?;
+        let names: BTreeSet<&str> =
+            files.iter().map(|path| super::ingest::capture_name(path)).collect();
+        let recordings = self.recordings()?;
+        Ok(recordings.iter().filter(|found| !names.contains(found.name())).count() as u64)
+    }
+
+    /// Completes recordings that a killed recorder has left unfinished: they are cut behind the
+    /// last whole packet and get their name. Those that somebody writes are left alone. One without
+    /// a packet is removed.
+    pub fn seal_unfinished(&self) -> Result<Vec<Recovered>, ArchiveError> {
+        let mut recovered = Vec::new();
+        for recording in self.recordings()? {
+            let path = recording.unfinished_path();
+            match seal(&recording) {
+                Ok(Some(done)) => recovered.push(done),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(ArchiveError::io("complete", &path, error)),
+            }
+        }
+        Ok(recovered)
+    }
+
+    /// Completes a recording whose lock the caller holds, as
+    /// [`seal_unfinished`](Self::seal_unfinished) would one that nobody writes.
+    pub fn seal_held(&self, recording: &Recording) -> io::Result<Recovered> {
+        let file = OpenOptions::new().read(true).write(true).open(recording.unfinished_path())?;
+        complete(recording, file)
+    }
+
+    /// What the indexes of a packet file are called. Those of a file in the archive itself go by
+    /// its name alone, so that archives can be moved.
+    pub(super) fn index_stem(&self, packets: &Path) -> String {
+        let ours = self.packets_folder().canonicalize().ok();
+        let parent = packets.parent().and_then(|parent| parent.canonicalize().ok());
+        match packets.file_name().and_then(|name| name.to_str()) {
+            Some(name) if ours.is_some() && parent == ours => name.to_owned(),
+            _ => super::ingest::segment_name(packets),
+        }
+    }
+
+    /// Segments in memory for what is not indexed of recordings, from these times.
+    pub(super) fn unindexed(
+        &self,
+        indexed: &[Segment],
+        damaged: &[&str],
+        times: Times,
+        failed: &mut Vec<ArchiveError>,
+    ) -> Result<Vec<Segment>, ArchiveError> {
+        use rayon::iter::{IntoParallelIterator, ParallelIterator};
+        // The last part of each.
+        let mut indexed_to: HashMap<&str, &Note> = HashMap::new();
+        for segment in indexed {
+            let name = super::ingest::capture_name(segment.path());
+            let last = indexed_to.entry(name).or_insert(segment.note());
+            if segment.note().source.part > last.source.part {
+                *last = segment.note();
+            }
+        }
+        let mut rest = Vec::new();
+        for recording in self.recordings()? {
+            if damaged.contains(&recording.name()) {
+                continue;
+            }
+            match indexed_to.get(recording.name()) {
+                Some(last) if last.source.last => {}
+                last => {
+                    let last = last.map(|&note| note.clone());
+                    rest.push((recording, last));
+                }
+            }
+        }
+        let made: Vec<_> = match rest.len() {
+            0 => return Ok(Vec::new()),
+            // Threads take longer to start than most unfinished recordings to be read.
+            1 => rest.iter().map(|(r, after)| self.in_memory(r, after.as_ref(), times)).collect(),
+            _ => rest
+                .into_par_iter()
+                .map(|(recording, after)| self.in_memory(&recording, after.as_ref(), times))
+                .collect(),
+        };
+        let mut segments = Vec::new();
+        for made in made {
+            match made {
+                Ok(some) => segments.extend(some),
+                Err(error) => failed.push(error),
+            }
+        }
+        Ok(segments)
+    }
+
+    /// Indexes a recording in memory, from behind an indexed part of it on.
+    fn in_memory(
+        &self,
+        recording: &Recording,
+        after: Option<&Note>,
+        times: Times,
+    ) -> Result<Vec<Segment>, ArchiveError> {
+        let path = recording.sealed_path();
+        let failed = |what| {
+            let path = &path;
+            move |error| ArchiveError::io(what, path, error)
+        };
+        let opened = recording.open().and_then(|file| Ok((file, recording.open()?)));
+        let (mut file, other) = match opened {
+            Ok(files) => files,
+            // Retention has removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed("open")(error)),
+        };
+        let reader = match after {
+            Some(note) => CaptureReader::resume(other, note.layout.clone(), note.source.end),
+            None => CaptureReader::open(other),
+        };
+        let mut reader = match reader {
+            Ok(reader) => reader,
+            // Its head is not written yet.
+            Err(CaptureError::Truncated { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(ArchiveError::capture(&path)(error)),
+        };
+        if times != (0, None) && !has_times(&mut reader, times).map_err(failed("read"))? {
+            return Ok(Vec::new());
+        }
+        // Where the packets are now, and where they will be.
+        let near = Path::new("..").join(super::PACKETS_NAME);
+        let near = near.join(recording.unfinished_path().file_name().unwrap_or_default());
+        let mut source = Source::new(&near, &path, None);
+        source.start = reader.position();
+        if let Some(note) = after {
+            source.part = note.source.part.saturating_add(1);
+            source.records_before = note.source.records_before.saturating_add(note.records);
+        }
+        let limits = Limits::new(RECORDS_MAX, 1);
+        let mut builder = SegmentBuilder::new();
+        let mut segments = Vec::new();
+        loop {
+            builder.clear();
+            let ended = fill(&mut reader, &mut builder, &limits);
+            if builder.records() == 0 {
+                break;
+            }
+            source.end = reader.position();
+            let sum = ends_sum(&mut file, source.start, source.end).map_err(failed("read"))?;
+            source.sum = sum.unwrap_or(0);
+            let mut note = Note::new(source.clone(), reader.layout().clone());
+            builder.describe(&mut note);
+            let index_path = self.index_path(&path, source.part);
+            let memory = Memory::default();
+            let codec = CodecChoice::Fixed(tapdex_bitmap::Codec::Roaring);
+            let device = SharedDevice::new(None);
+            builder
+                .write(&memory, &index_path, Order::Flow, codec, &note, &device)
+                .map_err(ArchiveError::index(&index_path))?;
+            let index = Index::from_bytes(memory.into_bytes());
+            let index = index.map_err(ArchiveError::index(&index_path))?;
+            source.part = source.part.saturating_add(1);
+            source.start = source.end;
+            source.records_before = source.records_before.saturating_add(note.records);
+            segments.push(Segment::in_memory(index_path, index, note));
+            if ended {
+                break;
+            }
+        }
+        Ok(segments)
+    }
+}
+
+/// Reads packets until the segment is full or there are no more whole ones; whether that is so.
+/// What is wrong with the file is for whoever indexes it.
+fn fill(reader: &mut CaptureReader<File>, builder: &mut SegmentBuilder, limits: &Limits) -> bool {
+    while !builder.is_full(limits) {
+        match reader.next() {
+            Ok(Some(record)) => builder.push(&record),
+            Ok(None) | Err(_) => return true,
+        }
+    }
+    false
+}
+
+/// Whether there is a packet from these times. The reader is where it was after that.
+fn has_times(reader: &mut CaptureReader<File>, (from, to): Times) -> io::Result<bool> {
+    let start = reader.position();
+    let mut found = false;
+    while let Ok(Some(record)) = reader.next() {
+        if record.time_ns >= from && to.is_none_or(|to| record.time_ns < to) {
+            found = true;
+            break;
+        }
+    }
+    reader.seek(start).map_err(io::Error::other)?;
+    Ok(found)
+}
+
+/// Completes a recording; `None` if somebody writes it, or it is complete.
+fn seal(recording: &Recording) -> io::Result<Option<Recovered>> {
+    let path = recording.unfinished_path();
+    let file = OpenOptions::new().read(true).write(true).open(&path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    if !path.exists() {
+        // Its owner has completed it in the meantime.
+        return Ok(None);
+    }
+    complete(recording, file).map(Some)
+}
+
+/// Cuts a recording behind its last whole packet and gives it its name; one that has none is
+/// removed.
+fn complete(recording: &Recording, mut file: File) -> io::Result<Recovered> {
+    let path = recording.unfinished_path();
+    let len = file.metadata()?.len();
+    let (packets, end) = whole_packets(&mut file)?;
+    if packets == 0 {
+        Disk.remove(&path)?;
+        return Ok(Recovered { path, packets, bytes_cut: len });
+    }
+    file.set_len(end)?;
+    file.sync_all()?;
+    let sealed = recording.sealed_path();
+    Disk.rename(&path, &sealed)?;
+    Disk.sync_folder(&recording.folder)?;
+    Ok(Recovered { path: sealed, packets, bytes_cut: len - end.min(len) })
+}
+
+/// How many whole packets there are, and where the file is to end. That is behind the last of them
+/// if what follows is the start of another, or nothing but zeros, which file systems leave after a
+/// loss of power. Anything else stays: somebody may want to look at it.
+fn whole_packets(file: &mut File) -> io::Result<(u64, u64)> {
+    let len = file.metadata()?.len();
+    let mut reader = match CaptureReader::open(&mut *file) {
+        Ok(reader) => reader,
+        Err(error) if error.is_io() => return Err(io::Error::other(error)),
+        Err(CaptureError::Truncated { .. }) => return Ok((0, 0)),
+        // Not written by a recorder, or zeros from the start on.
+        Err(_) => return Ok((u64::from(!is_zero(file, 0)?), len)),
+    };
+    let mut packets = 0;
+    let outcome = loop {
+        match reader.next() {
+            Ok(Some(_)) => packets += 1,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    let end = reader.position();
+    match outcome {
+        Ok(()) | Err(CaptureError::Truncated { .. }) => Ok((packets, end)),
+        Err(error) if error.is_io() => Err(io::Error::other(error)),
+        Err(_) if is_zero(file, end)? => Ok((packets, end)),
+        // At least one, so that it is kept.
+        Err(_) => Ok((packets.max(1), len)),
+    }
+}
+
+/// Whether a file has nothing but zeros from an offset on.
+fn is_zero(file: &mut File, offset: u64) -> io::Result<bool> {
+    file.seek(SeekFrom::Start(offset))?;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(true),
+            len if buffer[..len].iter().any(|&byte| byte != 0) => return Ok(false),
+            _ => {}
+        }
+    }
+}

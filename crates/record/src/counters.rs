@@ -1,0 +1,85 @@
+//! What is counted, and where.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Of a source: an interface or a stream.
+#[derive(Debug, Default)]
+pub(crate) struct SourceCounters {
+    /// Its name.
+    pub(crate) name: String,
+    /// Packets that came to us: those that were taken out of the kernel's ring, or that it had no
+    /// room for; all packets of a stream.
+    pub(crate) received: AtomicU64,
+    /// Packets that the interface lost.
+    pub(crate) lost_by_interface: AtomicU64,
+    /// Packets that the kernel had no room for.
+    pub(crate) lost_by_kernel: AtomicU64,
+    /// Packets for which there was no empty block.
+    pub(crate) lost_by_writer: AtomicU64,
+    /// Packets that were taken out of the kernel's ring.
+    pub(crate) seen: AtomicU64,
+    /// Bytes of those, as they were captured.
+    pub(crate) seen_bytes: AtomicU64,
+    /// Packets in the files.
+    pub(crate) stored: AtomicU64,
+    /// Bytes of the kernel's ring; 0 if there is none.
+    pub(crate) ring_bytes: AtomicU64,
+    /// Packets in it, when the kernel was last asked.
+    pub(crate) ring_packets: AtomicU64,
+    /// All blocks, and those that wait for the writer.
+    pub(crate) blocks: AtomicU64,
+    pub(crate) blocks_full: AtomicU64,
+    /// It gives packets at the moment.
+    pub(crate) up: AtomicBool,
+    /// It could not be read to its end.
+    pub(crate) broken: AtomicBool,
+    /// How often it was opened again.
+    pub(crate) reopened: AtomicU64,
+}
+
+impl SourceCounters {
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// How full the kernel's ring is, from 0 to 1, as far as that can be told from the number of
+    /// packets in it and the lengths of those before them.
+    pub(crate) fn ring_fill(&self) -> f64 {
+        /// What the kernel puts before each packet.
+        const RING_HEADER_BYTES: u64 = 96;
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let ring = get(&self.ring_bytes);
+        if ring == 0 {
+            return 0.0;
+        }
+        let mean = get(&self.seen_bytes) / get(&self.seen).max(1) + RING_HEADER_BYTES;
+        (get(&self.ring_packets) as f64 * mean as f64 / ring as f64).min(1.0)
+    }
+}
+
+/// Of the writer and those behind it.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Packets in the files, and their bytes on the wire.
+    pub(crate) packets: AtomicU64,
+    pub(crate) wire_bytes: AtomicU64,
+    /// Bytes of the files.
+    pub(crate) bytes: AtomicU64,
+    /// The time of the last packet.
+    pub(crate) last_packet_ns: AtomicU64,
+    /// Packets that would outlast a loss of power.
+    pub(crate) synced: AtomicU64,
+    pub(crate) sealed: AtomicU64,
+    /// Recordings, packets and bytes of index that the indexer has done.
+    pub(crate) indexed: AtomicU64,
+    pub(crate) indexed_packets: AtomicU64,
+    pub(crate) index_bytes: AtomicU64,
+    /// Recordings that are complete and not indexed yet, and when the first of them was completed,
+    /// in nanoseconds since 1970.
+    pub(crate) waiting: AtomicU64,
+    pub(crate) waiting_since_ns: AtomicU64,
+    /// The disk is full, and nothing may go.
+    pub(crate) paused: AtomicBool,
+    /// How often that was so.
+    pub(crate) pauses: AtomicU64,
+}

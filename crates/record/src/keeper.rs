@@ -1,0 +1,351 @@
+//! Retention: which recordings stay.
+//!
+//! The keeper knows all recordings of the archive, those of earlier runs included, and what they
+//! take. Before the writer writes on, it asks for room; the oldest recordings go until there is
+//! some. Captures that somebody has taken into the archive are not touched.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use tapdex_engine::archive::{Archive, ArchiveError, Recording, Segment};
+use tapdex_engine::capture::CaptureReader;
+
+use crate::disk::{Disk, Space};
+use crate::units::Retention;
+
+/// The most that the writer may write before it asks again.
+const GRANT_MAX: u64 = 64 << 20;
+/// What is left free of a disk in any case, for indexes and folders.
+const RESERVE: u64 = 4 << 20;
+
+/// Why a recording had to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// There were more bytes than allowed.
+    Bytes,
+    /// More of the disk was in use than allowed, or it was full.
+    Disk,
+    /// It was too old.
+    Age,
+    /// There were more recordings than allowed.
+    Segments,
+}
+
+/// All reasons.
+pub const REASONS: [Reason; 4] = [Reason::Bytes, Reason::Disk, Reason::Age, Reason::Segments];
+
+impl Reason {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Disk => "disk",
+            Self::Age => "age",
+            Self::Segments => "segments",
+        }
+    }
+}
+
+/// What went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Removed {
+    /// Recordings, by reason.
+    pub(crate) segments: [u64; REASONS.len()],
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A recording that is complete.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Kept {
+    pub(crate) packets: u64,
+    pub(crate) packet_bytes: u64,
+    pub(crate) index_bytes: u64,
+    /// Index files.
+    pub(crate) parts: u32,
+    /// Whether it is indexed to its end.
+    pub(crate) is_indexed: bool,
+    pub(crate) time_min: u64,
+    pub(crate) time_max: u64,
+}
+
+/// What the recordings take.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Stock {
+    pub(crate) segments: u64,
+    pub(crate) packet_bytes: u64,
+    pub(crate) index_bytes: u64,
+    /// The time of the oldest packet.
+    pub(crate) oldest_ns: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Keeper<'a> {
+    packets: PathBuf,
+    segments: PathBuf,
+    retention: Retention,
+    disk: &'a dyn Disk,
+    table: BTreeMap<String, Kept>,
+    pub(crate) removed: Removed,
+    /// Recordings that are closed and not complete yet, and their bytes.
+    closing: (u64, u64),
+}
+
+impl<'a> Keeper<'a> {
+    /// Looks at all that is there.
+    pub(crate) fn new(
+        archive: &Archive,
+        retention: Retention,
+        disk: &'a dyn Disk,
+    ) -> Result<Self, ArchiveError> {
+        let mut keeper = Self {
+            packets: archive.folder().join("packets"),
+            segments: archive.folder().join("segments"),
+            retention,
+            disk,
+            table: BTreeMap::new(),
+            removed: Removed::default(),
+            closing: (0, 0),
+        };
+        for recording in archive.recordings()?.into_iter().filter(Recording::is_sealed) {
+            let kept = keeper.look_at(&recording);
+            keeper.table.insert(recording.name().to_owned(), kept);
+        }
+        Ok(keeper)
+    }
+
+    fn look_at(&self, recording: &Recording) -> Kept {
+        let mut kept = Kept { time_min: u64::MAX, ..Kept::default() };
+        let path = recording.sealed_path();
+        let Ok(metadata) = path.metadata() else { return kept };
+        kept.packet_bytes = metadata.len();
+        let mut is_damaged = false;
+        for part in 0_u32.. {
+            let index = self.index_path(recording.name(), part);
+            let Ok(data) = index.metadata() else { break };
+            kept.parts += 1;
+            kept.index_bytes += data.len();
+            let Ok(segment) = Segment::open(&index) else {
+                is_damaged = true;
+                continue;
+            };
+            let note = segment.note();
+            kept.is_indexed = note.source.last;
+            kept.packets += note.records;
+            kept.time_min = kept.time_min.min(note.time_min);
+            kept.time_max = kept.time_max.max(note.time_max);
+        }
+        kept.is_indexed &= !is_damaged;
+        if !kept.is_indexed {
+            kept.time_min = kept.time_min.min(first_time(&path).unwrap_or(u64::MAX));
+            let since = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+            let modified = since.and_then(|since| u64::try_from(since.as_nanos()).ok());
+            kept.time_max = kept.time_max.max(modified.unwrap_or(0));
+        }
+        kept
+    }
+
+    fn index_path(&self, name: &str, part: u32) -> PathBuf {
+        self.segments.join(format!("{name}-{part:04}.tdx"))
+    }
+
+    /// Recordings that are not indexed to their end, the oldest first.
+    pub(crate) fn unindexed(&self) -> Vec<String> {
+        let left = self.table.iter().filter(|(_, kept)| !kept.is_indexed);
+        left.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// A recording is complete.
+    pub(crate) fn add(&mut self, name: &str, kept: Kept) {
+        self.table.insert(name.to_owned(), kept);
+    }
+
+    /// Whether a recording is still there.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.table.contains_key(name)
+    }
+
+    /// A recording was indexed. What is known of it is looked up again.
+    pub(crate) fn indexed(&mut self, recording: &Recording) {
+        let Some(before) = self.table.get(recording.name()) else { return };
+        let mut kept = self.look_at(recording);
+        if !kept.is_indexed {
+            // Its packets were counted when they were written.
+            kept.packets = kept.packets.max(before.packets);
+        }
+        self.table.insert(recording.name().to_owned(), kept);
+    }
+
+    /// A recording of so many bytes is closed; it is not in the table until it is complete.
+    pub(crate) fn closing(&mut self, bytes: u64) {
+        self.closing.0 += 1;
+        self.closing.1 += bytes;
+    }
+
+    /// Such a recording is complete, or was given up.
+    pub(crate) fn closed(&mut self, bytes: u64) {
+        self.closing.0 -= 1;
+        self.closing.1 -= bytes;
+    }
+
+    /// Whether there is such a recording.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.0 > 0
+    }
+
+    pub(crate) fn stock(&self) -> Stock {
+        let oldest = self.table.values().map(|kept| kept.time_min).min();
+        Stock {
+            segments: self.table.len() as u64,
+            packet_bytes: self.table.values().map(|kept| kept.packet_bytes).sum(),
+            index_bytes: self.table.values().map(|kept| kept.index_bytes).sum(),
+            oldest_ns: oldest.filter(|&ns| ns < u64::MAX),
+        }
+    }
+
+    /// Bytes that may be kept; `None` if nobody has said so.
+    pub(crate) fn bytes_kept(&self) -> Option<u64> {
+        let space = self.space().ok()?;
+        let disk = |percent| whole(percent / 100.0 * (space.used + space.free) as f64);
+        [self.retention.bytes, self.retention.percent.map(disk)].into_iter().flatten().min()
+    }
+
+    pub(crate) fn space(&self) -> io::Result<Space> {
+        self.disk.space(&self.packets)
+    }
+
+    /// Removes what is too old.
+    pub(crate) fn expire(&mut self, now_ns: u64) {
+        let Some(age) = self.retention.age else { return };
+        let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        let too_old = |kept: &Kept| kept.time_max.saturating_add(age) < now_ns;
+        let old: Vec<String> =
+            self.table.iter().filter(|(_, kept)| too_old(kept)).map(|(n, _)| n.clone()).collect();
+        for name in old {
+            // One that cannot be removed is tried again with the next look.
+            self.remove(&name, Reason::Age);
+        }
+    }
+
+    /// Removes recordings until there is room for so many bytes more than the open recording has.
+    /// Returns how much may be written: less than that if nothing is left that may go.
+    pub(crate) fn make_room(&mut self, bytes: u64, open_bytes: u64) -> u64 {
+        let space = self.space().unwrap_or(Space { used: 0, free: u64::MAX / 2 });
+        // Who has a file open keeps its bytes from being free: what went is counted here.
+        let mut freed = 0_u64;
+        // What cannot be removed is not tried twice.
+        let mut stuck = BTreeSet::new();
+        loop {
+            let stock = self.stock();
+            let used = stock.packet_bytes + stock.index_bytes + self.closing.1 + open_bytes;
+            let mut grants = vec![(Reason::Disk, (space.free + freed).saturating_sub(RESERVE))];
+            if let Some(most) = self.retention.bytes {
+                grants.push((Reason::Bytes, most.saturating_sub(used)));
+            }
+            if let Some(percent) = self.retention.percent {
+                let most = whole(percent / 100.0 * (space.used + space.free) as f64);
+                let used = space.used.saturating_sub(freed);
+                grants.push((Reason::Disk, most.saturating_sub(used)));
+            }
+            if let Some(most) = self.retention.segments {
+                // The open one counts.
+                let over = stock.segments + self.closing.0 + 1 > most;
+                grants.push((Reason::Segments, if over { 0 } else { u64::MAX }));
+            }
+            let least = grants.into_iter().min_by_key(|&(_, grant)| grant);
+            let (reason, grant) = least.unwrap_or((Reason::Disk, GRANT_MAX));
+            if grant >= bytes.max(1) {
+                return grant.min(GRANT_MAX.max(bytes));
+            }
+            let oldest = self.table.keys().find(|name| !stuck.contains(*name)).cloned();
+            match oldest {
+                Some(name) => match self.remove(&name, reason) {
+                    Some(bytes) => freed += bytes,
+                    None => drop(stuck.insert(name)),
+                },
+                // A limit of recordings does not keep the open one from growing.
+                None if reason == Reason::Segments => return GRANT_MAX.max(bytes),
+                None => return grant,
+            }
+        }
+    }
+
+    /// Removes what there is too much of: recordings become complete and are indexed after their
+    /// room was asked for. The last one stays.
+    pub(crate) fn trim(&mut self) {
+        let (most, percent) = (self.retention.bytes, self.retention.percent);
+        let space = percent.and_then(|_| self.space().ok()).unwrap_or_default();
+        let of_disk = percent.map(|p| whole(p / 100.0 * (space.used + space.free) as f64));
+        let mut freed = 0_u64;
+        let names: Vec<String> = self.table.keys().cloned().collect();
+        for name in names.iter().rev().skip(1).rev() {
+            let stock = self.stock();
+            let used = stock.packet_bytes + stock.index_bytes + self.closing.1;
+            let segments = stock.segments + self.closing.0;
+            let reason = if self.retention.segments.is_some_and(|most| segments > most) {
+                Reason::Segments
+            } else if most.is_some_and(|most| used > most) {
+                Reason::Bytes
+            } else if of_disk.is_some_and(|most| space.used.saturating_sub(freed) > most) {
+                Reason::Disk
+            } else {
+                return;
+            };
+            freed += self.remove(name, reason).unwrap_or(0);
+        }
+    }
+
+    /// Removes the oldest recording that can be removed; whether there is one. For disks that are
+    /// full although they tell otherwise.
+    pub(crate) fn remove_oldest(&mut self) -> bool {
+        let names: Vec<String> = self.table.keys().cloned().collect();
+        names.iter().any(|name| self.remove(name, Reason::Disk).is_some())
+    }
+
+    /// Removes a recording, its index first: what is left of one is packets that can be indexed.
+    /// `None` if it cannot be removed.
+    fn remove(&mut self, name: &str, reason: Reason) -> Option<u64> {
+        let kept = self.table.get(name).cloned().unwrap_or_default();
+        let is_part = |&part: &u32| part < kept.parts || self.index_path(name, part).exists();
+        let parts: Vec<u32> = (0..).take_while(is_part).collect();
+        // From the end: the index of the first packets is one that a search can use.
+        let indexes = parts.iter().rev().map(|&part| self.index_path(name, part));
+        for path in indexes.chain([self.packets.join(name)]) {
+            remove_file(&path).ok()?;
+        }
+        self.table.remove(name);
+        let bytes = kept.packet_bytes + kept.index_bytes;
+        let place = REASONS.iter().position(|&other| other == reason).unwrap_or(0);
+        self.removed.segments[place] += 1;
+        self.removed.packets += kept.packets;
+        self.removed.bytes += bytes;
+        Some(bytes)
+    }
+}
+
+/// Removes a file, if it is there.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The time of the first packet of a file.
+fn first_time(path: &Path) -> Option<u64> {
+    let mut reader = CaptureReader::open(std::fs::File::open(path).ok()?).ok()?;
+    Some(reader.next().ok()??.time_ns)
+}
+
+/// A number of bytes, cut to a whole one.
+fn whole(bytes: f64) -> u64 {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a disk, which is neither negative nor beyond any disk"
+    )]
+    let whole = bytes.max(0.0) as u64;
+    whole
+}

@@ -1,0 +1,496 @@
+//! All parts together: sources, writer, sealer, indexer, keeper.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{channel, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tapdex_engine::archive::device::SegmentDevice;
+use tapdex_engine::archive::{Archive, ArchiveError, Recording, Recovered};
+
+use crate::counters::{Counters, SourceCounters};
+use crate::disk::{Disk, FileSystem};
+use crate::keeper::Keeper;
+use crate::metrics::Histogram;
+use crate::queue::{Feeder, Interfaces};
+use crate::source::Source;
+use crate::status::{Losses, RunLock, SourceStatus, Status, Totals};
+use crate::units::{Retention, Rotation};
+use crate::writer::{Current, Writer};
+use crate::{indexer, sealer};
+
+/// How often we look whether to stop.
+const TICK: Duration = Duration::from_millis(20);
+/// How often the status is told and written.
+const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// Recordings that are closed and not complete: more, and the writer waits.
+const CLOSED_MAX: usize = 4;
+/// A recording is at most this part of what may be kept, so that there is something to remove.
+const SHARE_OF_LIMIT: u64 = 10;
+/// But not smaller than this.
+const ROTATE_BYTES_MIN: u64 = 1 << 20;
+/// What is said while nobody listens is forgotten beyond so much.
+const TROUBLES_MAX: usize = 1_000;
+
+/// Why recording could not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// Another recorder writes into the archive.
+    #[error("{} is being recorded into already{}; record into another archive", path.display(),
+        pid.map_or(String::new(), |pid| format!(", by process {pid}")))]
+    Busy {
+        /// The archive.
+        path: PathBuf,
+        /// Who does.
+        pid: Option<u32>,
+    },
+    /// The archive cannot be used.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+}
+
+/// How packets are kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordOptions {
+    /// When a recording is closed.
+    pub rotation: Rotation,
+    /// How much is kept.
+    pub retention: Retention,
+    /// Bytes of packets that wait for the disk, of all sources together.
+    pub queue_bytes: u64,
+    /// Threads of the indexer.
+    pub index_threads: usize,
+    /// How long indexing goes on after the end.
+    pub finish: Duration,
+}
+
+impl Default for RecordOptions {
+    fn default() -> Self {
+        Self {
+            rotation: Rotation::default(),
+            retention: Retention::default(),
+            queue_bytes: 64 << 20,
+            index_threads: 1,
+            finish: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a recorder is told while it runs.
+#[derive(Debug, Default)]
+pub struct Control {
+    /// To end: complete what there is.
+    pub stop: AtomicBool,
+    /// To end at once: leave indexing to the next start.
+    pub hurry: AtomicBool,
+    /// To close the recording that is open, and begin another.
+    pub rotate: AtomicBool,
+}
+
+/// What a recorder tells while it runs.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// How it is, about every second.
+    Status(&'a Status),
+    /// What somebody should know of.
+    Trouble(String),
+}
+
+/// What the threads share.
+#[derive(Debug)]
+pub(crate) struct Shared<'a> {
+    pub(crate) archive: &'a Archive,
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) rotation: Rotation,
+    pub(crate) index_threads: usize,
+    pub(crate) comment: String,
+    pub(crate) interfaces: Arc<Interfaces>,
+    pub(crate) counters: Counters,
+    pub(crate) current: Current,
+    /// Sources are to end.
+    pub(crate) stop: Arc<AtomicBool>,
+    /// Indexing is to end at once.
+    pub(crate) abandon: AtomicBool,
+    pub(crate) rotate: AtomicBool,
+    pub(crate) build_seconds: Arc<Histogram>,
+    keeper: Mutex<Keeper<'a>>,
+    to_index: Mutex<ToIndex>,
+    more_to_index: Condvar,
+    sealed_packets: AtomicU64,
+    troubles: Mutex<Vec<String>>,
+}
+
+/// What the indexer has to do.
+#[derive(Debug, Default)]
+struct ToIndex {
+    /// Recordings, and when they were completed.
+    queue: VecDeque<(Recording, u64)>,
+    /// No more will come.
+    ended: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl<'a> Shared<'a> {
+    pub(crate) fn keeper(&self) -> MutexGuard<'_, Keeper<'a>> {
+        lock(&self.keeper)
+    }
+
+    pub(crate) fn trouble(&self, text: String) {
+        let mut troubles = lock(&self.troubles);
+        if troubles.len() < TROUBLES_MAX {
+            troubles.push(text);
+        }
+    }
+
+    /// A recording was completed: its packets are safe.
+    pub(crate) fn sealed_packets(&self, packets: u64) {
+        let all = self.sealed_packets.fetch_add(packets, Ordering::Relaxed) + packets;
+        self.counters.synced.fetch_max(all, Ordering::Relaxed);
+    }
+
+    /// So many packets of the open recording are safe.
+    pub(crate) fn synced(&self, packets: u64) {
+        let all = self.sealed_packets.load(Ordering::Relaxed) + packets;
+        self.counters.synced.fetch_max(all, Ordering::Relaxed);
+    }
+
+    pub(crate) fn to_index(&self, recording: &Recording, since_ns: u64) {
+        lock(&self.to_index).queue.push_back((recording.clone(), since_ns));
+        self.count_waiting();
+        self.more_to_index.notify_all();
+    }
+
+    fn end_of_indexing(&self) {
+        lock(&self.to_index).ended = true;
+        self.more_to_index.notify_all();
+    }
+
+    /// The recording that is to be indexed next; `None` if no more will come. It stays in the
+    /// queue until [`indexed_one`](Self::indexed_one).
+    pub(crate) fn next_to_index(&self) -> Option<Recording> {
+        let mut to_index = lock(&self.to_index);
+        loop {
+            if self.abandon.load(Ordering::Relaxed) {
+                return None;
+            }
+            if let Some((recording, _)) = to_index.queue.front() {
+                return Some(recording.clone());
+            }
+            if to_index.ended {
+                return None;
+            }
+            let waited = self.more_to_index.wait_timeout(to_index, STATUS_EVERY);
+            to_index = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The recording that is first in the queue is indexed, or gone.
+    pub(crate) fn indexed_one(&self) {
+        lock(&self.to_index).queue.pop_front();
+        self.count_waiting();
+    }
+
+    fn count_waiting(&self) {
+        let to_index = lock(&self.to_index);
+        self.counters.waiting.store(to_index.queue.len() as u64, Ordering::Relaxed);
+        let since = to_index.queue.front().map_or(0, |&(_, since)| since);
+        self.counters.waiting_since_ns.store(since, Ordering::Relaxed);
+    }
+}
+
+/// Records packets into an archive.
+#[derive(Debug)]
+pub struct Recorder<'a> {
+    shared: Shared<'a>,
+    options: RecordOptions,
+    sources: Vec<(Source, Arc<SourceCounters>)>,
+    recovered: Vec<Recovered>,
+    before: Totals,
+    started_ns: u64,
+    _lock: RunLock,
+}
+
+impl<'a> Recorder<'a> {
+    /// Gets ready to record from sources that are open: completes what an earlier run left, and
+    /// looks at what there is.
+    pub fn new(
+        archive: &'a Archive,
+        sources: Vec<Source>,
+        options: RecordOptions,
+    ) -> Result<Self, RecordError> {
+        Self::on_disk(archive, sources, options, &FileSystem)
+    }
+
+    /// The same on a disk of one's own.
+    pub fn on_disk(
+        archive: &'a Archive,
+        sources: Vec<Source>,
+        options: RecordOptions,
+        disk: &'a dyn Disk,
+    ) -> Result<Self, RecordError> {
+        let folder = archive.folder();
+        let busy = || RecordError::Busy {
+            path: folder.to_owned(),
+            pid: Status::read(archive).map(|status| status.pid),
+        };
+        let locked = RunLock::take(folder).map_err(|source| ArchiveError::Io {
+            what: "lock",
+            path: folder.to_owned(),
+            source,
+        })?;
+        let lock = locked.ok_or_else(busy)?;
+        let packets = folder.join("packets");
+        std::fs::create_dir_all(&packets).map_err(|source| ArchiveError::Io {
+            what: "create",
+            path: packets,
+            source,
+        })?;
+        let recovered = archive.seal_unfinished()?;
+        let keeper = Keeper::new(archive, options.retention, disk)?;
+        let names: Vec<String> = sources.iter().map(|source| source.name().to_string()).collect();
+        let mut rotation = options.rotation;
+        if let Some(most) = keeper.bytes_kept() {
+            rotation.bytes = rotation.bytes.min((most / SHARE_OF_LIMIT).max(ROTATE_BYTES_MIN));
+        }
+        let shared = Shared {
+            archive,
+            disk,
+            rotation,
+            index_threads: options.index_threads.max(1),
+            comment: format!("recorded from {}", names.join(", ")),
+            interfaces: Arc::default(),
+            counters: Counters::default(),
+            current: Current::default(),
+            stop: Arc::default(),
+            abandon: AtomicBool::new(false),
+            rotate: AtomicBool::new(false),
+            build_seconds: Arc::new(Histogram::new(&[0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])),
+            keeper: Mutex::new(keeper),
+            to_index: Mutex::default(),
+            more_to_index: Condvar::new(),
+            sealed_packets: AtomicU64::new(0),
+            troubles: Mutex::default(),
+        };
+        let left = shared.keeper().unindexed();
+        for recording in archive.recordings()? {
+            if left.iter().any(|name| name == recording.name()) {
+                shared.to_index(&recording, now_ns());
+            }
+        }
+        let with_counters = |source: Source| {
+            let counters = SourceCounters::new(&source.name().to_string());
+            (source, Arc::new(counters))
+        };
+        Ok(Self {
+            shared,
+            options,
+            sources: sources.into_iter().map(with_counters).collect(),
+            recovered,
+            before: Status::read(archive).map(|status| status.total).unwrap_or_default(),
+            started_ns: now_ns(),
+            _lock: lock,
+        })
+    }
+
+    /// Recordings that an earlier run left unfinished, and that are complete now.
+    pub fn recovered(&self) -> &[Recovered] {
+        &self.recovered
+    }
+
+    /// Recordings that are not indexed yet.
+    pub fn waiting(&self) -> u64 {
+        self.shared.counters.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How long recordings take to be indexed.
+    pub fn build_seconds(&self) -> Arc<Histogram> {
+        Arc::clone(&self.shared.build_seconds)
+    }
+
+    /// Records until all sources have ended, or it is told to stop. Returns how it ended.
+    pub fn run(
+        self,
+        control: &Control,
+        device: Option<&Mutex<dyn SegmentDevice>>,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Status {
+        let Self { shared, options, sources, before, started_ns, .. } = self;
+        let shared = &shared;
+        let (full, blocks) = channel();
+        let (closed, to_seal) = sync_channel(CLOSED_MAX);
+        let queue = usize::try_from(options.queue_bytes).unwrap_or(usize::MAX);
+        let queue = queue / sources.len().max(1);
+        let counters: Vec<Arc<SourceCounters>> =
+            sources.iter().map(|(_, counters)| Arc::clone(counters)).collect();
+        let mut teller =
+            Teller { shared, counters: &counters, before, started_ns, last: None, ended: false };
+        std::thread::scope(|scope| {
+            for (source, counters) in sources {
+                let feeder = Feeder::new(
+                    queue,
+                    full.clone(),
+                    Arc::clone(&shared.interfaces),
+                    counters,
+                    source.pressure(),
+                    Arc::clone(&shared.stop),
+                );
+                let trouble = |text: String| shared.trouble(text);
+                scope.spawn(move || source.run(feeder, &shared.stop, &trouble));
+            }
+            // The writer ends when the last source has.
+            drop(full);
+            scope.spawn(move || Writer::new(shared, closed).run(&blocks));
+            let sealing = scope.spawn(move || sealer::run(shared, &to_seal));
+            let indexing = scope.spawn(move || indexer::run(shared, device));
+            let mut told = None::<Instant>;
+            let mut sealed = None::<Instant>;
+            while !indexing.is_finished() {
+                if control.stop.load(Ordering::Relaxed) {
+                    shared.stop.store(true, Ordering::Relaxed);
+                }
+                if control.rotate.swap(false, Ordering::Relaxed) {
+                    shared.rotate.store(true, Ordering::Relaxed);
+                }
+                if sealed.is_none() && sealing.is_finished() {
+                    sealed = Some(Instant::now());
+                    shared.end_of_indexing();
+                }
+                // Who has told us to stop does not want to wait for long.
+                let late = shared.stop.load(Ordering::Relaxed)
+                    && sealed.is_some_and(|sealed| sealed.elapsed() >= options.finish);
+                if late || control.hurry.load(Ordering::Relaxed) && sealed.is_some() {
+                    shared.abandon.store(true, Ordering::Relaxed);
+                }
+                if told.is_none_or(|told| told.elapsed() >= STATUS_EVERY) {
+                    told = Some(Instant::now());
+                    shared.keeper().expire(now_ns());
+                    teller.tell(tell);
+                }
+                std::thread::sleep(TICK);
+            }
+        });
+        teller.ended = true;
+        teller.tell(tell)
+    }
+}
+
+/// Puts together what is told.
+struct Teller<'s, 'a> {
+    shared: &'s Shared<'a>,
+    counters: &'s [Arc<SourceCounters>],
+    before: Totals,
+    started_ns: u64,
+    /// When it was told last, and what had been recorded then.
+    last: Option<(Instant, Totals)>,
+    ended: bool,
+}
+
+impl Teller<'_, '_> {
+    fn tell(&mut self, tell: &mut dyn FnMut(Event<'_>)) -> Status {
+        let status = self.status();
+        if let Err(error) = status.write(self.shared.archive) {
+            // A full disk is told of where it matters.
+            if error.kind() != std::io::ErrorKind::StorageFull {
+                self.shared.trouble(format!("the status cannot be written: {error}"));
+            }
+        }
+        let troubles = std::mem::take(&mut *lock(&self.shared.troubles));
+        for trouble in troubles {
+            tell(Event::Trouble(trouble));
+        }
+        tell(Event::Status(&status));
+        status
+    }
+
+    fn status(&mut self) -> Status {
+        let counters = &self.shared.counters;
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let sources: Vec<SourceStatus> =
+            self.counters.iter().map(|source| source_status(source)).collect();
+        let lost = sources.iter().fold(Losses::default(), |sum, source| sum.add(&source.lost));
+        let keeper = self.shared.keeper();
+        let (stock, removed, space) = (keeper.stock(), keeper.removed, keeper.space());
+        drop(keeper);
+        let space = space.unwrap_or_default();
+        let run = Totals {
+            packets: get(&counters.packets),
+            wire_bytes: get(&counters.wire_bytes),
+            lost,
+            removed_segments: removed.segments.iter().sum(),
+            removed_packets: removed.packets,
+            pauses: get(&counters.pauses),
+        };
+        let now = Instant::now();
+        let (mut packets_per_second, mut bits_per_second) = (0.0, 0.0);
+        if let Some((then, before)) = &self.last {
+            let seconds = now.duration_since(*then).as_secs_f64().max(1e-3);
+            let gained = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+            packets_per_second = gained(run.packets, before.packets);
+            bits_per_second = 8.0 * gained(run.wire_bytes, before.wire_bytes);
+        }
+        self.last = Some((now, run));
+        let (now_ns, since) = (now_ns(), get(&counters.waiting_since_ns));
+        let lag = if since == 0 { 0 } else { now_ns.saturating_sub(since) };
+        Status {
+            pid: std::process::id(),
+            started_ns: self.started_ns,
+            updated_ns: now_ns,
+            paused: counters.paused.load(Ordering::Relaxed),
+            ended: self.ended,
+            packets_per_second,
+            bits_per_second,
+            synced_packets: get(&counters.synced),
+            written_bytes: get(&counters.bytes),
+            last_packet_ns: get(&counters.last_packet_ns),
+            sealed: get(&counters.sealed),
+            indexed: get(&counters.indexed),
+            indexed_packets: get(&counters.indexed_packets),
+            index_bytes: get(&counters.index_bytes),
+            waiting: get(&counters.waiting),
+            index_lag_seconds: lag as f64 / 1e9,
+            segments: stock.segments,
+            packet_bytes: stock.packet_bytes,
+            segment_index_bytes: stock.index_bytes,
+            oldest_packet_ns: stock.oldest_ns.unwrap_or(0),
+            disk_free_bytes: space.free,
+            disk_percent: space.percent(),
+            removed_by: removed.segments,
+            run,
+            total: self.before.add(&run),
+            sources,
+        }
+    }
+}
+
+fn source_status(counters: &SourceCounters) -> SourceStatus {
+    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let waiting = get(&counters.blocks_full) as f64;
+    SourceStatus {
+        name: counters.name.clone(),
+        up: counters.up.load(Ordering::Relaxed),
+        received: get(&counters.received),
+        stored: get(&counters.stored),
+        ring_fill: counters.ring_fill(),
+        queue_fill: waiting / get(&counters.blocks).max(1) as f64,
+        broken: counters.broken.load(Ordering::Relaxed),
+        reopened: get(&counters.reopened),
+        lost: Losses {
+            interface: get(&counters.lost_by_interface),
+            kernel: get(&counters.lost_by_kernel),
+            writer: get(&counters.lost_by_writer),
+            indexer: 0,
+        },
+    }
+}

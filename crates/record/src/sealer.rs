@@ -1,0 +1,123 @@
+//! Makes sure that packets outlast a loss of power, and gives recordings their names.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use tapdex_engine::archive::Recording;
+use tapdex_engine::storage::{Disk, Storage};
+
+use crate::keeper::Kept;
+use crate::recorder::{Shared, now_ns};
+use crate::writer::Closed;
+
+/// How often what was written is synced.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// Recordings that could not be completed and are tried again, at most.
+const FAILED_MAX: usize = 16;
+
+/// Completes recordings until the writer has ended.
+pub(crate) fn run(shared: &Shared<'_>, closed: &Receiver<Closed>) {
+    let mut synced = Instant::now();
+    let mut failed: Vec<Closed> = Vec::new();
+    loop {
+        match closed.recv_timeout(SYNC_EVERY.saturating_sub(synced.elapsed())) {
+            Ok(closed) => failed.extend(complete(shared, closed)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if synced.elapsed() >= SYNC_EVERY {
+            sync(shared);
+            failed = failed.into_iter().filter_map(|closed| complete(shared, closed)).collect();
+            synced = Instant::now();
+        }
+        if failed.len() > FAILED_MAX {
+            // It is searched under its hidden name, and completed by the next start.
+            shared.keeper().closed(failed.remove(0).bytes);
+        }
+    }
+    for closed in failed {
+        complete(shared, closed);
+    }
+}
+
+/// Syncs the recording that is open, and its name.
+fn sync(shared: &Shared<'_>) {
+    let Some(growing) = shared.current.get() else { return };
+    let packets = growing.packets.load(Ordering::Relaxed);
+    let folder = shared.archive.folder().join("packets");
+    match growing.file.sync().and_then(|()| Disk.sync_folder(&folder)) {
+        Ok(()) => shared.synced(packets),
+        Err(error) => shared.trouble(format!("packets cannot be synced: {error}")),
+    }
+}
+
+/// Completes a recording; gives it back if that failed.
+fn complete(shared: &Shared<'_>, mut closed: Closed) -> Option<Closed> {
+    let bytes = closed.bytes;
+    let done = if closed.broken { mend(shared, &closed) } else { seal(shared, &closed) };
+    let Err(error) = done else {
+        let mut keeper = shared.keeper();
+        keeper.closed(bytes);
+        keeper.trim();
+        return None;
+    };
+    if !std::mem::replace(&mut closed.failed, true) {
+        let path = closed.recording.unfinished_path();
+        shared.trouble(format!("{} cannot be completed: {error}", path.display()));
+    }
+    Some(closed)
+}
+
+fn seal(shared: &Shared<'_>, closed: &Closed) -> io::Result<()> {
+    let recording = &closed.recording;
+    let (hidden, path) = (recording.unfinished_path(), recording.sealed_path());
+    closed.file.sync()?;
+    if !path.exists() {
+        Disk.rename(&hidden, &path)?;
+    }
+    Disk.sync_folder(path.parent().ok_or(io::ErrorKind::NotFound)?)?;
+    let kept = Kept {
+        packets: closed.packets,
+        packet_bytes: closed.bytes,
+        time_min: closed.time_min,
+        time_max: closed.time_max,
+        ..Kept::default()
+    };
+    shared.keeper().add(recording.name(), kept);
+    finish(shared, recording, closed.packets);
+    Ok(())
+}
+
+/// Completes a recording that could not be written to its end, and counts what is missing.
+fn mend(shared: &Shared<'_>, closed: &Closed) -> io::Result<()> {
+    let recording = &closed.recording;
+    // What was not counted as written is written elsewhere, or lost.
+    closed.file.cut(closed.bytes)?;
+    let there = shared.archive.seal_held(recording)?.packets;
+    let mut missing = closed.packets.saturating_sub(there);
+    shared.counters.packets.fetch_sub(missing, Ordering::Relaxed);
+    // The last ones of the file are missing.
+    for (source, packets) in closed.from.iter().rev() {
+        let of_this = missing.min(*packets);
+        source.stored.fetch_sub(of_this, Ordering::Relaxed);
+        source.lost_by_writer.fetch_add(of_this, Ordering::Relaxed);
+        missing -= of_this;
+    }
+    if there > 0 {
+        let mut keeper = shared.keeper();
+        keeper.add(recording.name(), Kept { packets: there, ..Kept::default() });
+        keeper.indexed(recording);
+        drop(keeper);
+        finish(shared, recording, there);
+    }
+    Ok(())
+}
+
+fn finish(shared: &Shared<'_>, recording: &Recording, packets: u64) {
+    shared.counters.sealed.fetch_add(1, Ordering::Relaxed);
+    shared.sealed_packets(packets);
+    shared.to_index(recording, now_ns());
+}

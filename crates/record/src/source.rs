@@ -1,0 +1,217 @@
+//! Where packets come from: interfaces, standard input, pcap-over-IP.
+
+mod live;
+#[cfg(feature = "testing")]
+mod made;
+mod stream;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::counters::SourceCounters;
+use crate::queue::{Feeder, Pressure};
+
+pub use live::list_interfaces;
+#[cfg(feature = "testing")]
+pub use made::Packets;
+
+/// A source of packets, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceName {
+    /// A network interface, or `any`.
+    Interface(String),
+    /// Standard input: pcap or pcapng, perhaps compressed.
+    Stdin,
+    /// A server that sends a capture to whoever connects: `HOST:PORT`.
+    Tcp(String),
+}
+
+impl SourceName {
+    /// `-` is standard input, `tcp://HOST:PORT` and Wireshark's `TCP@HOST:PORT` are servers, all
+    /// else are interfaces.
+    pub fn parse(text: &str) -> Self {
+        match text.strip_prefix("tcp://").or_else(|| text.strip_prefix("TCP@")) {
+            _ if text == "-" => Self::Stdin,
+            Some(address) => Self::Tcp(address.to_owned()),
+            None => Self::Interface(text.to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for SourceName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Interface(name) => f.write_str(name),
+            Self::Stdin => f.write_str("standard input"),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+        }
+    }
+}
+
+/// How packets are captured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaptureOptions {
+    /// Bytes of a packet that are kept.
+    pub snaplen: u32,
+    /// Packets to other stations, too.
+    pub promiscuous: bool,
+    /// Bytes of the kernel's ring, for each interface.
+    pub ring_bytes: u64,
+    /// Which packets; in the language of tcpdump. All, if it is empty.
+    pub filter: String,
+}
+
+impl Default for CaptureOptions {
+    fn default() -> Self {
+        Self {
+            snaplen: SNAPLEN_MAX,
+            promiscuous: true,
+            ring_bytes: 64 << 20,
+            filter: String::new(),
+        }
+    }
+}
+
+/// As libpcap has it.
+pub const SNAPLEN_MAX: u32 = 262_144;
+
+/// Why packets could not be had from a source.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// Only root, and who has CAP_NET_RAW, may capture.
+    #[error(
+        "no permission to capture on {name}: be root, or let the program do so once: \
+         setcap cap_net_raw+ep $(command -v tapdex)"
+    )]
+    Permission {
+        /// The interface.
+        name: String,
+    },
+    /// There is no such interface.
+    #[error("there is no interface {name}; there are: {there}")]
+    NoInterface {
+        /// What was asked for.
+        name: String,
+        /// Those that there are.
+        there: String,
+    },
+    /// libpcap does not understand the filter.
+    #[error("the capture filter {filter:?} cannot be used on {name}: {message}")]
+    Filter {
+        /// The filter.
+        filter: String,
+        /// The interface.
+        name: String,
+        /// What libpcap says.
+        message: String,
+    },
+    /// The interface could not be opened, or gives no more packets.
+    #[error("cannot capture on {name}: {message}")]
+    Interface {
+        /// The interface.
+        name: String,
+        /// What libpcap says.
+        message: String,
+    },
+    /// There is no connection to a server.
+    #[error("cannot connect to {name}")]
+    Connect {
+        /// The server.
+        name: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+}
+
+/// A source that is open.
+#[derive(Debug)]
+pub struct Source {
+    name: SourceName,
+    kind: Kind,
+    options: CaptureOptions,
+}
+
+enum Kind {
+    Live(live::Live),
+    Stream(Option<stream::Connection>),
+    #[cfg(feature = "testing")]
+    Made(made::Made),
+}
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Live(_) => "Live",
+            Self::Stream(_) => "Stream",
+            #[cfg(feature = "testing")]
+            Self::Made(_) => "Made",
+        })
+    }
+}
+
+impl Source {
+    /// Opens a source. For interfaces this is what needs permission.
+    pub fn open(name: &SourceName, options: &CaptureOptions) -> Result<Self, SourceError> {
+        let kind = match name {
+            SourceName::Interface(interface) => Kind::Live(live::Live::open(interface, options)?),
+            SourceName::Stdin => Kind::Stream(None),
+            SourceName::Tcp(address) => {
+                let source = stream::connect(address);
+                let source = source
+                    .map_err(|source| SourceError::Connect { name: name.to_string(), source })?;
+                Kind::Stream(Some(source))
+            }
+        };
+        Ok(Self { name: name.clone(), kind, options: options.clone() })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &SourceName {
+        &self.name
+    }
+
+    /// Whether it is an interface.
+    pub fn is_interface(&self) -> bool {
+        matches!(self.kind, Kind::Live(_))
+    }
+
+    pub(crate) fn pressure(&self) -> Pressure {
+        match &self.kind {
+            Kind::Live(_) => Pressure::Lose,
+            Kind::Stream(_) => Pressure::Wait,
+            #[cfg(feature = "testing")]
+            Kind::Made(made) => made.pressure,
+        }
+    }
+
+    /// Gives packets until it ends or is told to stop. What goes wrong is told to `trouble`.
+    pub(crate) fn run(
+        self,
+        mut feeder: Feeder,
+        stop: &AtomicBool,
+        trouble: &(dyn Fn(String) + Sync),
+    ) {
+        let counters = Arc::clone(&feeder.counters);
+        let up = Up(&counters);
+        match self.kind {
+            Kind::Live(live) => live.run(&mut feeder, &self.options, stop, trouble),
+            Kind::Stream(connection) => {
+                stream::run(&self.name, connection, &mut feeder, stop, trouble);
+            }
+            #[cfg(feature = "testing")]
+            Kind::Made(made) => made.run(&mut feeder, stop),
+        }
+        feeder.hand_over();
+        drop(up);
+    }
+}
+
+/// A source is up as long as this lives.
+struct Up<'a>(&'a SourceCounters);
+
+impl Drop for Up<'_> {
+    fn drop(&mut self) {
+        self.0.up.store(false, Ordering::Relaxed);
+    }
+}

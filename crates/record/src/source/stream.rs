@@ -1,0 +1,165 @@
+//! Packets of a stream: a capture that comes through standard input or over TCP.
+//!
+//! A stream that cannot be written down as fast as it comes is made to wait; nothing is lost here.
+
+use std::cell::RefCell;
+use std::io::{self, Read};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tapdex_engine::capture::{CaptureError, CaptureReader, Interface, decompress};
+
+use super::SourceName;
+use crate::queue::Feeder;
+
+const WAIT_MS: u16 = 50;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long after a connection was lost the next one is tried.
+const RECONNECT_EVERY: Duration = Duration::from_secs(1);
+
+/// A connection to a server.
+pub(super) type Connection = TcpStream;
+
+pub(super) fn connect(address: &str) -> io::Result<Connection> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "no such address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Gives the packets of a stream until it ends. A server is connected to again.
+pub(super) fn run(
+    name: &SourceName,
+    connection: Option<Connection>,
+    feeder: &mut Feeder,
+    stop: &AtomicBool,
+    trouble: &(dyn Fn(String) + Sync),
+) {
+    let SourceName::Tcp(address) = name else {
+        feeder.counters.up.store(true, Ordering::Relaxed);
+        let stdin = io::stdin();
+        if let Err(error) = read(name, &stdin, feeder, stop) {
+            feeder.counters.broken.store(true, Ordering::Relaxed);
+            trouble(format!("standard input: {error}"));
+        }
+        return;
+    };
+    let mut connection = connection;
+    while !stop.load(Ordering::Relaxed) {
+        if let Some(stream) = connection.take() {
+            feeder.counters.up.store(true, Ordering::Relaxed);
+            let result = read(name, &stream, feeder, stop);
+            feeder.counters.up.store(false, Ordering::Relaxed);
+            feeder.hand_over();
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let why = result.err().unwrap_or("it was closed".to_owned());
+            trouble(format!("{name}: the connection ended: {why}; it is tried again"));
+        }
+        let until = Instant::now() + RECONNECT_EVERY;
+        while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        connection = connect(address).ok();
+        if connection.is_some() {
+            feeder.counters.reopened.fetch_add(1, Ordering::Relaxed);
+            trouble(format!("{name}: connected again"));
+        }
+    }
+}
+
+fn shown(error: &CaptureError) -> String {
+    use std::error::Error;
+    let cause = error.source().map_or(String::new(), |source| format!(": {source}"));
+    format!("{error}{cause}")
+}
+
+/// Reads a stream to its end, or until we are told to stop.
+fn read(
+    name: &SourceName,
+    file: &impl AsFd,
+    feeder: &mut Feeder,
+    stop: &AtomicBool,
+) -> Result<(), String> {
+    let feeder = RefCell::new(feeder);
+    let plain = decompress(Patient { file, stop, feeder: &feeder });
+    let reader = plain.and_then(CaptureReader::open);
+    // What we were told to stop in the middle of is no fault of the stream's.
+    if reader.is_err() && stop.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let mut reader = reader.map_err(|error| shown(&error))?;
+    // The numbers in the files of the stream's interfaces, once a packet has come from them.
+    let mut numbers: Vec<Option<u32>> = Vec::new();
+    loop {
+        let record = match reader.next() {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(()),
+            Err(_) if stop.load(Ordering::Relaxed) => return Ok(()),
+            Err(error) => return Err(shown(&error)),
+        };
+        let at = record.interface as usize;
+        if let Some(&Some(number)) = numbers.get(at) {
+            take(&mut feeder.borrow_mut(), number, record.time_ns, record.wire_len, &record.data());
+            continue;
+        }
+        // The interfaces are the reader's, which cannot be asked while it lends the record.
+        let (time, wire, data) = (record.time_ns, record.wire_len, record.data().into_owned());
+        let known = reader.layout().interfaces.get(at);
+        let mut interface = known.map_or(Interface::new(1, 1), Interface::clone);
+        (interface.ticks, interface.offset_s) = (1_000_000_000, 0);
+        if interface.name.is_empty() {
+            interface.name = name.to_string();
+        }
+        let Some(number) = feeder.borrow().add_interface(interface, "") else {
+            return Err("it has too many interfaces".to_owned());
+        };
+        numbers.resize(numbers.len().max(at + 1), None);
+        numbers[at] = Some(number);
+        take(&mut feeder.borrow_mut(), number, time, wire, &data);
+    }
+}
+
+fn take(feeder: &mut Feeder, number: u32, time_ns: u64, wire_len: u32, data: &[u8]) {
+    feeder.counters.received.fetch_add(1, Ordering::Relaxed);
+    feeder.counters.seen.fetch_add(1, Ordering::Relaxed);
+    feeder.counters.seen_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+    feeder.packet(number, time_ns, wire_len, data);
+}
+
+/// Reads from something that may have nothing to say for long, and ends when we are told to stop.
+/// While it waits, packets that came before go on to the writer.
+struct Patient<'a, 'f, F> {
+    file: &'a F,
+    stop: &'a AtomicBool,
+    feeder: &'a RefCell<&'f mut Feeder>,
+}
+
+impl<F: AsFd> Read for Patient<'_, '_, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.feeder.borrow_mut().tick();
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(0);
+            }
+            let mut ready = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut ready, PollTimeout::from(WAIT_MS)) {
+                Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+                Ok(_) => match nix::unistd::read(self.file, buffer) {
+                    // Somebody else has made it one that does not wait, and has read it.
+                    Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => {}
+                    read => return Ok(read?),
+                },
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

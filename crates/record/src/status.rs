@@ -1,0 +1,376 @@
+//! What a recorder says of itself: live, in the archive, and to Prometheus.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tapdex_engine::archive::Archive;
+
+use crate::keeper::REASONS;
+use crate::metrics::{Exposition, Histogram};
+
+const STATUS_NAME: &str = "recording.toml";
+const LOCK_NAME: &str = ".recording.lock";
+
+/// Packets that were lost, by the place where that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Losses {
+    /// The interface had no room for them.
+    pub interface: u64,
+    /// The kernel's ring had none.
+    pub kernel: u64,
+    /// The queue to the writer had none: the disk was too slow, or full.
+    pub writer: u64,
+    /// The indexer: always 0, as it reads what is on the disk.
+    pub indexer: u64,
+}
+
+impl Losses {
+    /// All of them.
+    pub fn sum(&self) -> u64 {
+        self.interface + self.kernel + self.writer + self.indexer
+    }
+
+    pub(crate) fn add(&self, other: &Self) -> Self {
+        Self {
+            interface: self.interface + other.interface,
+            kernel: self.kernel + other.kernel,
+            writer: self.writer + other.writer,
+            indexer: self.indexer + other.indexer,
+        }
+    }
+
+    /// The places and what was lost there.
+    pub fn by_stage(&self) -> [(&'static str, u64); 4] {
+        [
+            ("interface", self.interface),
+            ("kernel", self.kernel),
+            ("writer", self.writer),
+            ("indexer", self.indexer),
+        ]
+    }
+}
+
+/// Of a source.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it gives packets.
+    pub up: bool,
+    /// Packets that came: stored, lost in the kernel or by the writer, or on their way.
+    pub received: u64,
+    /// Packets in the files.
+    pub stored: u64,
+    /// How full the kernel's ring is, from 0 to 1; estimated.
+    pub ring_fill: f64,
+    /// How full the queue to the writer is.
+    pub queue_fill: f64,
+    /// It could not be read to its end.
+    pub broken: bool,
+    /// How often it was opened again.
+    pub reopened: u64,
+    /// What was lost.
+    pub lost: Losses,
+}
+
+/// What was recorded, in this run or in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Totals {
+    /// Packets in files.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub wire_bytes: u64,
+    /// What was lost.
+    pub lost: Losses,
+    /// Recordings that retention has removed.
+    pub removed_segments: u64,
+    /// Packets of those.
+    pub removed_packets: u64,
+    /// How often recording paused because the disk was full.
+    pub pauses: u64,
+}
+
+impl Totals {
+    /// The two together.
+    #[must_use]
+    pub fn add(&self, other: &Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            wire_bytes: self.wire_bytes + other.wire_bytes,
+            lost: self.lost.add(&other.lost),
+            removed_segments: self.removed_segments + other.removed_segments,
+            removed_packets: self.removed_packets + other.removed_packets,
+            pauses: self.pauses + other.pauses,
+        }
+    }
+}
+
+/// What a recorder says of itself, and leaves behind.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Its process.
+    pub pid: u32,
+    /// When it began, in nanoseconds since 1970.
+    pub started_ns: u64,
+    /// When this was written.
+    pub updated_ns: u64,
+    /// The disk is full, and nothing may go: packets are lost.
+    pub paused: bool,
+    /// It has ended as it should.
+    pub ended: bool,
+    /// Packets a second, over the last second or so.
+    pub packets_per_second: f64,
+    /// Bits a second on the wire.
+    pub bits_per_second: f64,
+    /// Packets that would outlast a loss of power.
+    pub synced_packets: u64,
+    /// Bytes of packet files that were written.
+    pub written_bytes: u64,
+    /// The time of the last packet, in nanoseconds since 1970; 0 if there was none.
+    pub last_packet_ns: u64,
+    /// Recordings that were completed.
+    pub sealed: u64,
+    /// Recordings, packets and bytes of index that the indexer has done.
+    pub indexed: u64,
+    /// Packets of those.
+    pub indexed_packets: u64,
+    /// Bytes of their indexes.
+    pub index_bytes: u64,
+    /// Recordings that wait for the indexer.
+    pub waiting: u64,
+    /// How long the first of them has waited.
+    pub index_lag_seconds: f64,
+    /// Recordings in the archive, of earlier runs, too.
+    pub segments: u64,
+    /// Bytes of their packets.
+    pub packet_bytes: u64,
+    /// Bytes of their indexes.
+    pub segment_index_bytes: u64,
+    /// The time of the oldest packet; 0 if there is none.
+    pub oldest_packet_ns: u64,
+    /// Bytes free on the disk.
+    pub disk_free_bytes: u64,
+    /// Percent of the disk in use.
+    pub disk_percent: f64,
+    /// Recordings that retention has removed, by reason.
+    pub removed_by: [u64; REASONS.len()],
+    /// What was recorded in this run.
+    pub run: Totals,
+    /// What was recorded in all runs.
+    pub total: Totals,
+    /// The sources.
+    pub sources: Vec<SourceStatus>,
+}
+
+impl Status {
+    fn path(archive: &Archive) -> PathBuf {
+        archive.folder().join(STATUS_NAME)
+    }
+
+    /// What the last recorder, or one that runs now, says of itself; `None` if there was none. A
+    /// file that cannot be read as such is none.
+    pub fn read(archive: &Archive) -> Option<Self> {
+        toml::from_str(&std::fs::read_to_string(Self::path(archive)).ok()?).ok()
+    }
+
+    /// Whether a recorder runs on the archive.
+    pub fn is_running(archive: &Archive) -> bool {
+        let Ok(file) = std::fs::File::open(archive.folder().join(LOCK_NAME)) else { return false };
+        matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
+    }
+
+    /// Puts it into the archive. It is not synced: it is written every second.
+    pub(crate) fn write(&self, archive: &Archive) -> io::Result<()> {
+        let path = Self::path(archive);
+        let hidden = path.with_file_name(format!(".{STATUS_NAME}.tmp"));
+        std::fs::write(&hidden, toml::to_string(self).map_err(io::Error::other)?)?;
+        std::fs::rename(hidden, path)
+    }
+
+    /// What was lost, in this run.
+    pub fn lost(&self) -> &Losses {
+        &self.run.lost
+    }
+
+    /// How full the fullest ring is.
+    pub fn ring_fill(&self) -> f64 {
+        self.sources.iter().map(|source| source.ring_fill).fold(0.0, f64::max)
+    }
+
+    /// How full the fullest queue is.
+    pub fn queue_fill(&self) -> f64 {
+        self.sources.iter().map(|source| source.queue_fill).fold(0.0, f64::max)
+    }
+
+    /// All of it for Prometheus.
+    pub fn exposition(&self, build_seconds: &Histogram) -> String {
+        let mut text = Exposition::default();
+        self.add_capture(&mut text);
+        let none: &[(&str, &str)] = &[];
+        text.counter(
+            "tapdex_writer_bytes_total",
+            "Bytes written to packet files.",
+            none,
+            self.written_bytes,
+        );
+        text.counter(
+            "tapdex_writer_synced_packets_total",
+            "Packets that outlast a loss of power.",
+            none,
+            self.synced_packets,
+        );
+        text.counter(
+            "tapdex_writer_pauses_total",
+            "Times that the disk was full.",
+            none,
+            self.run.pauses,
+        );
+        text.gauge(
+            "tapdex_writer_paused",
+            "1 while the disk is full.",
+            none,
+            u32::from(self.paused),
+        );
+        text.counter("tapdex_index_records_total", "Packets indexed.", none, self.indexed_packets);
+        text.counter(
+            "tapdex_index_bytes_total",
+            "Bytes of indexes written.",
+            none,
+            self.index_bytes,
+        );
+        text.histogram(
+            "tapdex_index_build_seconds",
+            "Time to index a recording.",
+            none,
+            build_seconds,
+        );
+        text.gauge(
+            "tapdex_index_lag_seconds",
+            "Age of the oldest recording not indexed.",
+            none,
+            self.index_lag_seconds,
+        );
+        text.gauge(
+            "tapdex_index_waiting_segments",
+            "Recordings not indexed yet.",
+            none,
+            self.waiting,
+        );
+        for (kind, bytes) in [("packets", self.packet_bytes), ("index", self.segment_index_bytes)] {
+            text.gauge("tapdex_storage_bytes", "Bytes of recordings.", &[("kind", kind)], bytes);
+        }
+        text.gauge(
+            "tapdex_storage_free_bytes",
+            "Bytes free on the disk.",
+            none,
+            self.disk_free_bytes,
+        );
+        text.gauge("tapdex_storage_segments", "Recordings.", none, self.segments);
+        text.gauge(
+            "tapdex_storage_oldest_packet_timestamp_seconds",
+            "Time of the oldest packet.",
+            none,
+            self.oldest_packet_ns as f64 / 1e9,
+        );
+        for (reason, count) in REASONS.iter().zip(self.removed_by) {
+            text.counter(
+                "tapdex_retention_deleted_segments_total",
+                "Recordings removed.",
+                &[("reason", reason.name())],
+                count,
+            );
+        }
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        text.gauge("tapdex_build_info", "1, and the version.", &version, 1_u32);
+        text.finish()
+    }
+
+    fn add_capture(&self, text: &mut Exposition) {
+        for source in &self.sources {
+            let iface = [("iface", source.name.as_str())];
+            text.counter(
+                "tapdex_capture_packets_total",
+                "Packets in files.",
+                &iface,
+                source.stored,
+            );
+            text.counter(
+                "tapdex_capture_received_packets_total",
+                "Packets that came, lost or not.",
+                &iface,
+                source.received,
+            );
+            for (stage, lost) in source.lost.by_stage() {
+                // As others name them.
+                let stage = if stage == "interface" { "nic" } else { stage };
+                let labels = [("iface", source.name.as_str()), ("stage", stage)];
+                text.counter(
+                    "tapdex_capture_dropped_packets_total",
+                    "Packets lost.",
+                    &labels,
+                    lost,
+                );
+            }
+            text.gauge(
+                "tapdex_ring_fill_ratio",
+                "How full the kernel's ring is.",
+                &iface,
+                source.ring_fill,
+            );
+            text.gauge(
+                "tapdex_queue_fill_ratio",
+                "How full the queue to the writer is.",
+                &iface,
+                source.queue_fill,
+            );
+            text.gauge(
+                "tapdex_capture_up",
+                "1 while the source gives packets.",
+                &iface,
+                u32::from(source.up),
+            );
+            text.counter(
+                "tapdex_capture_reopened_total",
+                "Times it was opened again.",
+                &iface,
+                source.reopened,
+            );
+        }
+        let none: &[(&str, &str)] = &[];
+        text.counter(
+            "tapdex_capture_bytes_total",
+            "Bytes on the wire of packets in files.",
+            none,
+            self.run.wire_bytes,
+        );
+        text.gauge(
+            "tapdex_capture_last_packet_timestamp_seconds",
+            "Time of the last packet.",
+            none,
+            self.last_packet_ns as f64 / 1e9,
+        );
+    }
+}
+
+/// Held by a recorder as long as it runs.
+#[derive(Debug)]
+pub(crate) struct RunLock(#[allow(dead_code, reason = "held, not used")] std::fs::File);
+
+impl RunLock {
+    /// `None` if another recorder runs on the archive.
+    pub(crate) fn take(folder: &Path) -> io::Result<Option<Self>> {
+        let path = folder.join(LOCK_NAME);
+        let file =
+            std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+            Err(std::fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! From blocks to files.
+//!
+//! The writer appends blocks to the recording that is open, and closes it when it has enough.
+//! Writes start at multiples of 4 KiB: what is behind the last of those is kept, and written again
+//! in front of the next block, so that no page is written in two halves.
+//!
+//! What is written is seen by searches at once. The sealer syncs it every second, and gives the
+//! file its name when it is closed.
+
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tapdex_engine::archive::{ArchiveError, Recording};
+use tapdex_engine::capture::blocks::{self, Statistics};
+
+use crate::counters::SourceCounters;
+use crate::disk::PacketFile;
+use crate::queue::{Block, Registered};
+use crate::recorder::{Shared, now_ns};
+
+const ALIGN: usize = 4_096;
+/// How often the clock is looked at while nothing comes.
+const TICK: Duration = Duration::from_millis(50);
+/// How long a full disk is left alone before it is tried again.
+const FULL_RETRY: Duration = Duration::from_millis(100);
+/// How often it is tried before what cannot be written is given up, once we are to stop.
+const STOP_TRIES: u32 = 20;
+/// How often it is tried before the wait for a recording that is being completed is called a pause.
+const SEALING_TRIES: u32 = 50;
+
+/// A recording that is closed and not complete yet.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    pub(crate) recording: Recording,
+    pub(crate) file: Arc<dyn PacketFile>,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) time_min: u64,
+    pub(crate) time_max: u64,
+    /// The sources of its packets, in their order, and how many each gave.
+    pub(crate) from: Vec<(Arc<SourceCounters>, u64)>,
+    /// Not all of it could be written, or there is no packet in it.
+    pub(crate) broken: bool,
+    /// It could not be completed once.
+    pub(crate) failed: bool,
+}
+
+/// The file that is written now, for the sealer.
+#[derive(Debug, Default)]
+pub(crate) struct Current(Mutex<Option<Growing>>);
+
+/// A file that is being written, and the packets that are in it to their last byte.
+#[derive(Debug, Clone)]
+pub(crate) struct Growing {
+    pub(crate) file: Arc<dyn PacketFile>,
+    pub(crate) packets: Arc<AtomicU64>,
+}
+
+impl Current {
+    pub(crate) fn get(&self) -> Option<Growing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, file: Option<Growing>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = file;
+    }
+}
+
+/// The recording that is open.
+#[derive(Debug)]
+struct Open {
+    recording: Recording,
+    growing: Growing,
+    /// Where the tail goes: a multiple of the alignment.
+    offset: u64,
+    /// What is behind that, written or not.
+    tail: Vec<u8>,
+    tail_written: usize,
+    /// Interfaces that are in the file.
+    interfaces: usize,
+    since: Instant,
+    packets: u64,
+    wire_bytes: u64,
+    time_min: u64,
+    time_max: u64,
+    from: Vec<(Arc<SourceCounters>, u64)>,
+    started_ns: u64,
+}
+
+impl Open {
+    fn bytes(&self) -> u64 {
+        self.offset + self.tail.len() as u64
+    }
+
+    /// Writes the tail and what follows it.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let len = self.tail.len() + bytes.len();
+        let whole = len - len % ALIGN;
+        if whole == 0 {
+            self.tail.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let cut = whole - self.tail.len();
+        let file = self.growing.file.as_ref();
+        let written = write_all(file, [&self.tail, &bytes[..cut]], self.offset);
+        if written.is_err() {
+            // A part of it must not stay: it is written again, perhaps to another file. Where that
+            // fails, too, whoever completes the file sees to it.
+            drop(file.cut(self.offset + self.tail_written as u64));
+        }
+        written?;
+        self.offset += whole as u64;
+        self.tail.clear();
+        self.tail.extend_from_slice(&bytes[cut..]);
+        self.tail_written = 0;
+        Ok(())
+    }
+
+    /// Writes the tail, so that searches find what is in it.
+    fn flush(&mut self) -> io::Result<()> {
+        if self.tail_written < self.tail.len() {
+            write_all(self.growing.file.as_ref(), [&self.tail, &[]], self.offset)?;
+            self.tail_written = self.tail.len();
+        }
+        self.growing.packets.store(self.packets, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn write_all(file: &dyn PacketFile, parts: [&[u8]; 2], offset: u64) -> io::Result<()> {
+    let all = parts[0].len() + parts[1].len();
+    let mut done = 0;
+    while done < all {
+        let first = &parts[0][done.min(parts[0].len())..];
+        let second = &parts[1][done.saturating_sub(parts[0].len())..];
+        let slices = [IoSlice::new(first), IoSlice::new(second)];
+        match file.write_at(&slices, offset + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => done += written,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes blocks until all sources have ended.
+pub(crate) struct Writer<'s, 'a> {
+    shared: &'s Shared<'a>,
+    closed: SyncSender<Closed>,
+    open: Option<Open>,
+    /// Bytes that may be written before the keeper is asked again.
+    allowance: u64,
+    /// What the statistics of all recordings so far say of each interface.
+    told: Vec<Statistics>,
+    /// Something could not be written until we were told to stop. All else is tried once.
+    gave_up: bool,
+    /// When something that cannot be put right was last complained of.
+    complained: Option<Instant>,
+}
+
+impl<'s, 'a> Writer<'s, 'a> {
+    pub(crate) fn new(shared: &'s Shared<'a>, closed: SyncSender<Closed>) -> Self {
+        let (allowance, gave_up) = (0, false);
+        Self { shared, closed, open: None, allowance, told: Vec::new(), gave_up, complained: None }
+    }
+
+    pub(crate) fn run(mut self, full: &Receiver<Block>) {
+        loop {
+            match full.recv_timeout(TICK) {
+                Ok(block) => self.take(block),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.retrying(0, Self::flush);
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.rotate_if_due();
+        }
+        self.close();
+    }
+
+    /// Writes a block. If that is not possible before we are told to stop, its packets are lost.
+    fn take(&mut self, block: Block) {
+        let written = self.retrying(block.bytes.len() as u64, |this| this.write(&block));
+        let counters = &self.shared.counters;
+        block.counters.blocks_full.fetch_sub(1, Ordering::Relaxed);
+        if written {
+            block.counters.stored.fetch_add(block.packets, Ordering::Relaxed);
+            counters.packets.fetch_add(block.packets, Ordering::Relaxed);
+            counters.wire_bytes.fetch_add(block.wire_bytes, Ordering::Relaxed);
+            counters.last_packet_ns.fetch_max(block.time_max, Ordering::Relaxed);
+        } else {
+            block.counters.lost_by_writer.fetch_add(block.packets, Ordering::Relaxed);
+        }
+        block.give_back();
+    }
+
+    /// Does something that needs room on the disk, as often as it takes until it is done. Ends
+    /// without success only when the recorder ends.
+    fn retrying(
+        &mut self,
+        bytes: u64,
+        mut step: impl FnMut(&mut Self) -> Result<(), ArchiveError>,
+    ) -> bool {
+        let mut tried = 0_u32;
+        loop {
+            let had_room = self.has_room(bytes);
+            let result = if had_room { step(self) } else { Err(full()) };
+            let Err(error) = result else {
+                self.resume();
+                return true;
+            };
+            if is_full(&error) {
+                // The keeper removes what may go, and tells what is free then.
+                self.allowance = 0;
+                if tried == 0 && self.has_room(bytes.max(1 << 20)) {
+                    tried += 1;
+                    continue;
+                }
+                if !self.make_way(had_room, tried) {
+                    self.pause();
+                }
+            } else {
+                self.complain(&error);
+                // Perhaps only this file cannot be written: what it has stays as it is.
+                self.hand_over(true);
+            }
+            tried = tried.saturating_add(1);
+            if self.shared.stop.load(Ordering::Relaxed) && (self.gave_up || tried > STOP_TRIES) {
+                self.gave_up = true;
+                return false;
+            }
+            std::thread::sleep(FULL_RETRY);
+        }
+    }
+
+    /// Does what may lead to room where the keeper found none, or the disk was full although it
+    /// did; whether there was anything to do.
+    fn make_way(&mut self, had_room: bool, tried: u32) -> bool {
+        // A quota, or files that are gone and still open: the disk does not tell what is free.
+        if had_room && self.shared.keeper().remove_oldest() {
+            return true;
+        }
+        if tried < SEALING_TRIES && self.shared.keeper().is_closing() {
+            return true;
+        }
+        // What is open may go once it is complete.
+        let has_packets = self.open.as_ref().is_some_and(|open| open.packets > 0);
+        let closes = has_packets && self.flush().is_ok();
+        if closes {
+            self.hand_over(false);
+        }
+        closes
+    }
+
+    /// Writes what was kept back, so that searches find it.
+    fn flush(&mut self) -> Result<(), ArchiveError> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let path = open.recording.unfinished_path();
+        open.flush().map_err(|source| ArchiveError::Io { what: "write", path, source })
+    }
+
+    fn has_room(&mut self, bytes: u64) -> bool {
+        if self.allowance < bytes {
+            let unsealed = self.open.as_ref().map_or(0, Open::bytes);
+            self.allowance = self.shared.keeper().make_room(bytes, unsealed);
+        }
+        self.allowance >= bytes
+    }
+
+    fn pause(&mut self) {
+        if !self.shared.counters.paused.swap(true, Ordering::Relaxed) {
+            self.shared.counters.pauses.fetch_add(1, Ordering::Relaxed);
+            self.shared.trouble(
+                "PAUSED: the disk is full, and no recording may go; packets are counted as lost \
+                 until there is room"
+                    .to_owned(),
+            );
+        }
+    }
+
+    fn resume(&mut self) {
+        if self.shared.counters.paused.swap(false, Ordering::Relaxed) {
+            self.shared.trouble("there is room again; recording goes on".to_owned());
+        }
+    }
+
+    fn complain(&mut self, error: &ArchiveError) {
+        let is_new = self.complained.is_none_or(|at| at.elapsed() > Duration::from_secs(10));
+        if is_new {
+            use std::error::Error;
+            let cause = error.source().map_or(String::new(), |source| format!(": {source}"));
+            self.shared.trouble(format!("{error}{cause}; it is tried again"));
+            self.complained = Some(Instant::now());
+        }
+    }
+
+    fn write(&mut self, block: &Block) -> Result<(), ArchiveError> {
+        if self.open.is_none() {
+            self.open = Some(self.begin()?);
+        }
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let path = open.recording.unfinished_path();
+        let failed = |source| ArchiveError::Io { what: "write", path: path.clone(), source };
+        if open.interfaces < block.interfaces {
+            let list = self.shared.interfaces.list();
+            let new = &list[open.interfaces..];
+            let mut bytes = Vec::new();
+            for registered in new {
+                blocks::interface(&mut bytes, &registered.interface, &registered.filter);
+            }
+            open.append(&bytes).map_err(failed)?;
+            open.interfaces = list.len();
+        }
+        open.append(&block.bytes).map_err(failed)?;
+        open.packets += block.packets;
+        open.wire_bytes += block.wire_bytes;
+        open.time_min = open.time_min.min(block.time_min);
+        open.time_max = open.time_max.max(block.time_max);
+        match open.from.last_mut() {
+            Some((source, packets)) if Arc::ptr_eq(source, &block.counters) => {
+                *packets += block.packets;
+            }
+            _ => open.from.push((Arc::clone(&block.counters), block.packets)),
+        }
+        let written = block.bytes.len() as u64;
+        self.allowance = self.allowance.saturating_sub(written);
+        self.shared.counters.bytes.fetch_add(written, Ordering::Relaxed);
+        // If this fails, the block is kept all the same, and it is tried again.
+        drop(open.flush());
+        Ok(())
+    }
+
+    /// Opens the next recording, with the interfaces that there are.
+    fn begin(&self) -> Result<Open, ArchiveError> {
+        let recording = self.shared.archive.new_recording(now_ns())?;
+        let path = recording.unfinished_path();
+        let failed = |source| ArchiveError::Io { what: "create", path: path.clone(), source };
+        let file = self.shared.disk.create(&path).map_err(failed)?;
+        let growing = Growing { file: Arc::from(file), packets: Arc::default() };
+        let mut open = Open {
+            recording,
+            growing: growing.clone(),
+            offset: 0,
+            tail: Vec::new(),
+            tail_written: 0,
+            interfaces: 0,
+            since: Instant::now(),
+            packets: 0,
+            wire_bytes: 0,
+            time_min: u64::MAX,
+            time_max: 0,
+            from: Vec::new(),
+            started_ns: now_ns(),
+        };
+        let mut head = Vec::new();
+        blocks::section(&mut head, &self.shared.comment);
+        for registered in self.shared.interfaces.list() {
+            blocks::interface(&mut head, &registered.interface, &registered.filter);
+            open.interfaces += 1;
+        }
+        if let Err(error) = open.append(&head) {
+            // The next try has a name of its own.
+            drop(std::fs::remove_file(&path));
+            return Err(failed(error));
+        }
+        self.shared.current.set(Some(growing));
+        Ok(open)
+    }
+
+    fn rotate_if_due(&mut self) {
+        let asked = self.shared.rotate.swap(false, Ordering::Relaxed);
+        let Some(open) = &self.open else { return };
+        let limits = &self.shared.rotation;
+        let due = open.bytes() >= limits.bytes
+            || open.packets >= limits.packets
+            || open.since.elapsed() >= limits.time;
+        if due || asked {
+            self.close();
+        }
+    }
+
+    /// Ends the recording that is open and hands it to the sealer.
+    fn close(&mut self) {
+        let broken = !self.retrying(0, Self::flush);
+        if self.open.is_none() {
+            return;
+        }
+        let (bytes, told) = self.statistics();
+        // Packets count more than what is said of them: on a full disk it is left out.
+        if let Some(open) = &mut self.open
+            && !broken
+        {
+            let end = open.bytes();
+            if open.append(&bytes).and_then(|()| open.flush()).is_err() {
+                drop(open.growing.file.cut(end));
+                open.tail.clear();
+                open.offset = end;
+            } else {
+                self.told = told;
+            }
+        }
+        self.hand_over(broken);
+    }
+
+    /// What became of each interface's packets since that was last told, and what is told then. No
+    /// moment is left out: not that before a recording has its first packet.
+    fn statistics(&self) -> (Vec<u8>, Vec<Statistics>) {
+        let (mut bytes, mut told) = (Vec::new(), self.told.clone());
+        let Some(open) = &self.open else { return (bytes, told) };
+        let mut list = self.shared.interfaces.list();
+        list.truncate(open.interfaces);
+        told.resize(list.len(), Statistics::default());
+        for (at, registered) in list.iter().enumerate() {
+            // A source counts for all its interfaces; that is told once, with the last of them.
+            let same = |other: &Registered| Arc::ptr_eq(&other.counters, &registered.counters);
+            if list[at + 1..].iter().any(same) {
+                continue;
+            }
+            let now = statistics(registered);
+            let before = list.iter().zip(&mut told).filter(|(other, _)| same(other));
+            let before = before.fold(Statistics::default(), |last, (_, told)| {
+                let most = if told.received >= last.received { *told } else { last };
+                *told = now;
+                most
+            });
+            let counts = Statistics {
+                start_ns: open.started_ns,
+                end_ns: now_ns(),
+                received: now.received.saturating_sub(before.received),
+                lost_by_interface: now.lost_by_interface.saturating_sub(before.lost_by_interface),
+                lost_by_kernel: now.lost_by_kernel.saturating_sub(before.lost_by_kernel),
+                delivered: now.delivered.saturating_sub(before.delivered),
+            };
+            let number = u32::try_from(at).unwrap_or(u32::MAX);
+            blocks::statistics(&mut bytes, number, &counts);
+        }
+        (bytes, told)
+    }
+
+    /// Hands the recording that is open to the sealer, as far as it is written.
+    fn hand_over(&mut self, broken: bool) {
+        let Some(open) = self.open.take() else { return };
+        self.shared.current.set(None);
+        self.shared.keeper().closing(open.bytes());
+        // The next one is asked for: there may be too many recordings.
+        self.allowance = 0;
+        let closed = Closed {
+            packets: open.packets,
+            bytes: open.bytes(),
+            time_min: open.time_min,
+            time_max: open.time_max,
+            recording: open.recording,
+            file: open.growing.file,
+            from: open.from,
+            broken: broken || open.packets == 0,
+            failed: false,
+        };
+        // The sealer ends after the writer.
+        drop(self.closed.send(closed));
+    }
+}
+
+fn full() -> ArchiveError {
+    let source = io::ErrorKind::StorageFull.into();
+    ArchiveError::Io { what: "write", path: "packets".into(), source }
+}
+
+fn is_full(error: &ArchiveError) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    let ArchiveError::Io { source, .. } = error else { return false };
+    matches!(source.kind(), StorageFull | QuotaExceeded)
+}
+
+fn statistics(registered: &Registered) -> Statistics {
+    let counters = &registered.counters;
+    Statistics {
+        received: counters.received.load(Ordering::Relaxed),
+        lost_by_interface: counters.lost_by_interface.load(Ordering::Relaxed),
+        lost_by_kernel: counters.lost_by_kernel.load(Ordering::Relaxed)
+            + counters.lost_by_writer.load(Ordering::Relaxed),
+        delivered: counters.stored.load(Ordering::Relaxed),
+        ..Statistics::default()
+    }
+}
