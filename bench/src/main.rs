@@ -12,14 +12,15 @@ mod masc;
 mod open;
 mod peers;
 mod plwah_plus;
+mod record;
 
 use clap::{Parser, Subcommand};
 
 /// Measure tapdex: the tables and figures of the papers, other programs and libraries beside.
 ///
-/// Those from imc13 to choice print their tables and also write them into docs/results/NAME, as
-/// Markdown, CSV and SVG; the others print Markdown. Run them from the root of the repository, on a
-/// machine that does nothing else.
+/// Those from imc13 to choice, and record, print their tables and also write them into docs/results,
+/// as Markdown, CSV and SVG; the others print Markdown. Run them from the root of the repository, on
+/// a machine that does nothing else.
 #[derive(Debug, Parser)]
 #[command(name = "tapdex-bench")]
 struct Line {
@@ -46,6 +47,8 @@ enum Command {
     Choice(choice::Args),
     /// All of the above with their defaults, one after the other: takes hours and 60 GB.
     All,
+    /// Recording packets from a cable of its own, beside tcpdump and dumpcap; needs root.
+    Record(record::Args),
     /// Sizes, encoding, decoding and set algebra of every codec, beside croaring and roaring.
     Codecs(codecs::Args),
     /// Building the index of one column, beside online WAH, roaring and croaring.
@@ -88,6 +91,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
             anyhow::ensure!(failed.is_empty(), "these failed: {}", failed.join(", "));
             Ok(())
         }
+        Command::Record(args) => record::run(args),
         Command::Codecs(args) => codecs::run(args),
         Command::Build(args) => build::run(args),
         Command::BuildMemory(args) => build_memory::run(args),

@@ -334,8 +334,16 @@ impl<'a> Recorder<'a> {
         let queue = queue / sources.len().max(1);
         let counters: Vec<Arc<SourceCounters>> =
             sources.iter().map(|(_, counters)| Arc::clone(counters)).collect();
-        let mut teller =
-            Teller { shared, counters: &counters, before, started_ns, last: None, ended: false };
+        let name = if device.is_some() { "cuda" } else { "cpu" };
+        let mut teller = Teller {
+            shared,
+            counters: &counters,
+            before,
+            started_ns,
+            device: name,
+            last: None,
+            ended: false,
+        };
         std::thread::scope(|scope| {
             for (source, counters) in sources {
                 let feeder = Feeder::new(
@@ -346,6 +354,8 @@ impl<'a> Recorder<'a> {
                     source.pressure(),
                     Arc::clone(&shared.stop),
                 );
+                // In the order in which they were named.
+                source.announce(&feeder);
                 let trouble = |text: String| shared.trouble(text);
                 scope.spawn(move || source.run(feeder, &shared.stop, &trouble));
             }
@@ -392,6 +402,7 @@ struct Teller<'s, 'a> {
     counters: &'s [Arc<SourceCounters>],
     before: Totals,
     started_ns: u64,
+    device: &'static str,
     /// When it was told last, and what had been recorded then.
     last: Option<(Instant, Totals)>,
     ended: bool,
@@ -445,6 +456,7 @@ impl Teller<'_, '_> {
         let lag = if since == 0 { 0 } else { now_ns.saturating_sub(since) };
         Status {
             pid: std::process::id(),
+            device: self.device.to_owned(),
             started_ns: self.started_ns,
             updated_ns: now_ns,
             paused: counters.paused.load(Ordering::Relaxed),

@@ -185,6 +185,14 @@ impl Source {
         }
     }
 
+    /// Says which interface it is, if that is known before there are packets.
+    pub(crate) fn announce(&self, feeder: &Feeder) {
+        if let Kind::Live(live) = &self.kind {
+            // If there are too many, that shows when it begins.
+            live.announce(feeder, &self.options);
+        }
+    }
+
     /// Gives packets until it ends or is told to stop. What goes wrong is told to `trouble`.
     pub(crate) fn run(
         self,

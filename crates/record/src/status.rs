@@ -115,6 +115,8 @@ impl Totals {
 pub struct Status {
     /// Its process.
     pub pid: u32,
+    /// What builds indexes: `cpu` or `cuda`.
+    pub device: String,
     /// When it began, in nanoseconds since 1970.
     pub started_ns: u64,
     /// When this was written.
@@ -236,7 +238,13 @@ impl Status {
             none,
             u32::from(self.paused),
         );
-        text.counter("tapdex_index_records_total", "Packets indexed.", none, self.indexed_packets);
+        let device = [("device", self.device.as_str())];
+        text.counter(
+            "tapdex_index_records_total",
+            "Packets indexed.",
+            &device,
+            self.indexed_packets,
+        );
         text.counter(
             "tapdex_index_bytes_total",
             "Bytes of indexes written.",

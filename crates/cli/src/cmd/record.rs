@@ -16,7 +16,7 @@ use tapdex_record::notify;
 use tapdex_record::privileges::{Account, Keep, give};
 use tapdex_record::recorder::{Control, Event, Recorder};
 use tapdex_record::signals;
-use tapdex_record::source::{Source, SourceName, list_interfaces};
+use tapdex_record::source::{Source, list_interfaces};
 use tapdex_record::status::Status;
 
 use super::ask::line;
@@ -130,8 +130,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         !settings.sources.is_empty(),
         "nothing to record from: name an interface with -i; tapdex record -D lists them"
     );
-    let stdin = settings.sources.iter().filter(|name| **name == SourceName::Stdin).count();
-    ensure!(stdin <= 1, "standard input (-) can be read once");
+    for (at, name) in settings.sources.iter().enumerate() {
+        ensure!(!settings.sources[..at].contains(name), "{name} is named twice");
+    }
     let mut sources = Vec::new();
     for name in &settings.sources {
         sources.push(Source::open(name, &settings.capture)?);

@@ -106,13 +106,8 @@ impl Live {
         }
     }
 
-    /// Captures until we are told to stop, or the interface fails.
-    fn capture(
-        &mut self,
-        feeder: &mut Feeder,
-        options: &CaptureOptions,
-        stop: &AtomicBool,
-    ) -> Result<(), pcap::Error> {
+    /// Says which interface it is; its number.
+    pub(super) fn announce(&self, feeder: &Feeder, options: &CaptureOptions) -> Option<u32> {
         let link = match self.handle.get_datalink().0 {
             RAW_OF_LINUX => 101,
             link => u16::try_from(link).unwrap_or(u16::MAX),
@@ -120,7 +115,17 @@ impl Live {
         let mut interface = Interface::new(link, 1_000_000_000);
         interface.name.clone_from(&self.name);
         interface.snaplen = options.snaplen;
-        let Some(number) = feeder.add_interface(interface, &options.filter) else {
+        feeder.add_interface(interface, &options.filter)
+    }
+
+    /// Captures until we are told to stop, or the interface fails.
+    fn capture(
+        &mut self,
+        feeder: &mut Feeder,
+        options: &CaptureOptions,
+        stop: &AtomicBool,
+    ) -> Result<(), pcap::Error> {
+        let Some(number) = self.announce(feeder, options) else {
             return Err(pcap::Error::PcapError("there are too many interfaces".to_owned()));
         };
         let mut ring = Ring::default();

@@ -18,7 +18,9 @@ use crate::queue::Feeder;
 const WAIT_MS: u16 = 50;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long after a connection was lost the next one is tried.
-const RECONNECT_EVERY: Duration = Duration::from_secs(1);
+const RECONNECT_FIRST: Duration = Duration::from_secs(1);
+/// The most that becomes if connections give no packets.
+const RECONNECT_LAST: Duration = Duration::from_secs(60);
 
 /// A connection to a server.
 pub(super) type Connection = TcpStream;
@@ -45,16 +47,20 @@ pub(super) fn run(
     let SourceName::Tcp(address) = name else {
         feeder.counters.up.store(true, Ordering::Relaxed);
         let stdin = io::stdin();
-        if let Err(error) = read(name, &stdin, feeder, stop) {
+        if let Err(error) = read(name, &stdin, feeder, stop)
+            && !stop.load(Ordering::Relaxed)
+        {
             feeder.counters.broken.store(true, Ordering::Relaxed);
             trouble(format!("standard input: {error}"));
         }
         return;
     };
     let mut connection = connection;
+    let mut pause = RECONNECT_FIRST;
     while !stop.load(Ordering::Relaxed) {
         if let Some(stream) = connection.take() {
             feeder.counters.up.store(true, Ordering::Relaxed);
+            let before = feeder.counters.seen.load(Ordering::Relaxed);
             let result = read(name, &stream, feeder, stop);
             feeder.counters.up.store(false, Ordering::Relaxed);
             feeder.hand_over();
@@ -63,8 +69,13 @@ pub(super) fn run(
             }
             let why = result.err().unwrap_or("it was closed".to_owned());
             trouble(format!("{name}: the connection ended: {why}; it is tried again"));
+            pause = match feeder.counters.seen.load(Ordering::Relaxed) > before {
+                true => RECONNECT_FIRST,
+                // What only sends rubbish is not asked for it every second.
+                false => RECONNECT_LAST.min(2 * pause),
+            };
         }
-        let until = Instant::now() + RECONNECT_EVERY;
+        let until = Instant::now() + pause;
         while Instant::now() < until && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -158,3 +158,29 @@ fn retention(args: &Args, file: &Config) -> anyhow::Result<Retention> {
     }
     Ok(retention)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example in the tree, as it is and with all that it only mentions.
+    #[test]
+    fn the_example_is_understood() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/record.toml");
+        let text = std::fs::read_to_string(path).unwrap();
+        let config: Config = toml::from_str(&text).unwrap();
+        assert_eq!(config.interfaces, ["eth0"]);
+        let is_key = |line: &&str| {
+            let name = line.strip_prefix("# ").and_then(|line| line.split_once(" = "));
+            name.is_some_and(|(name, _)| !name.contains(' '))
+        };
+        let mentioned: Vec<&str> = text.lines().filter(is_key).collect();
+        assert!(mentioned.len() >= 10, "{mentioned:?}");
+        for line in mentioned {
+            let setting: Config = toml::from_str(line.trim_start_matches("# ")).unwrap();
+            if let Some(rotate) = setting.rotate {
+                assert_eq!(Rotation::parse(&rotate).unwrap(), Rotation::default());
+            }
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! What a recorder is told: by options, by a file, by signals; as whom it runs, and what it tells.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use crate::net::{root, until};
+use crate::wire::{Recorder, TAPDEX, Wire};
+
+#[test]
+fn what_is_missing_or_wrong_is_said() {
+    let Some(wire) = Wire::new() else { return };
+    let none = "nothing to record from: name an interface with -i; tapdex record -D lists them";
+    wire.run("record").with(2, &[none]);
+    let there = ["there is no interface nosuch; there are: ", "v0", "v1", "lo", "any"];
+    wire.run("record -i nosuch").with(2, &there);
+    wire.run("record -i v1 -i nosuch").with(2, &there);
+    wire.run("record -i v1 -f 'udp prot 53'").with(2, &["\"udp prot 53\"", "v1", "syntax error"]);
+    wire.run("record -i v1 --rotate 5parsecs").with(2, &["--rotate", "5parsecs", "1GiB,15min"]);
+    wire.run("record -i v1 --limit much").with(2, &["--limit", "much"]);
+    wire.run("record -i v1 --buffer x").with(2, &["--buffer", "64MiB"]);
+    wire.run("record -i v1 --metrics here").with(2, &["--metrics 'here'", "127.0.0.1:9740"]);
+    wire.run("record -i v1 --user no-such-user").with(2, &["there is no user \"no-such-user\""]);
+    wire.run("record -i - -i -").with(2, &["standard input (-) can be read once"]);
+    wire.run("record -i v1 --config none.toml").with(4, &["cannot read none.toml"]);
+    wire.space.inside("ip link set v1 down");
+    wire.run("record -i v1").with(4, &["cannot capture on v1: ", "not up"]);
+    // None of it has left anything.
+    assert!(!wire.path("tapdex-archive").exists());
+    let listed = wire.sh("tapdex record -D");
+    for name in ["v0", "v1", "lo", "any"] {
+        assert!(listed.lines().any(|line| line == name), "{listed}");
+    }
+}
+
+#[test]
+fn a_file_has_the_settings_and_options_win() {
+    let Some(wire) = Wire::new() else { return };
+    wire.sh("tapdex gen -c 2000 --mean-len 200 --vlan 0 -w sent.pcap");
+    let all = "interfaces = ['v1']\narchive = 'archive'\nfilter = 'udp'\nsnaplen = 80\n\
+               promiscuous = false\nbuffer = '8MiB'\nqueue = '8MiB'\nrotate = '1GiB,500packets'\n\
+               limit = ['80%', '1GiB']\nmax-age = '30d'\nmax-segments = 1000\nuser = 'root'\n\
+               metrics = '127.0.0.1:0'\ndevice = 'cpu'\nthreads = 1\n";
+    std::fs::write(wire.path("all.toml"), all).unwrap();
+    let udp = wire.frames("sent.pcap", "udp").count() as u64;
+    let tcp = wire.frames("sent.pcap", "tcp").count() as u64;
+    assert!(udp > 100 && tcp > 100);
+    let mut recorder = Recorder::start(&wire, "record --config all.toml");
+    recorder.says("tapdex: recording v1 into archive");
+    recorder.says("tapdex: metrics at http://127.0.0.1:");
+    wire.send("--file sent.pcap --pps 10000");
+    assert!(wire.settles(udp));
+    recorder.stop();
+    assert_eq!(wire.count(""), udp);
+    assert!(wire.recorded().all(|(data, len)| data.len() == 80.min(len as usize)));
+    let files = wire.sealed().len();
+    // Filter and length are what the options say, all else is as in the file.
+    let mut recorder = Recorder::start(&wire, "record --config all.toml -f tcp -s 0");
+    recorder.says("tapdex: recording v1 into archive");
+    wire.send("--file sent.pcap --pps 10000");
+    assert!(wire.settles(tcp));
+    recorder.stop();
+    assert_eq!((wire.count("udp"), wire.count("tcp")), (udp, tcp));
+    assert!(wire.sealed().len() > files);
+    wire.sh("tapdex extract -r archive -w tcp.pcapng tcp");
+    assert!(wire.frames("tcp.pcapng", "").all(|(data, len)| data.len() == len as usize));
+
+    std::fs::write(wire.path("bad.toml"), "interfaces = ['v1']\n\nsnaplan = 80\n").unwrap();
+    wire.run("record --config bad.toml").with(2, &["bad.toml", "line 3", "`snaplan`"]);
+    std::fs::write(wire.path("bad.toml"), "interfaces = 'v1'\n").unwrap();
+    wire.run("record --config bad.toml").with(2, &["bad.toml", "line 1", "interfaces"]);
+    std::fs::write(wire.path("bad.toml"), "interfaces = [\n").unwrap();
+    wire.run("record --config bad.toml").with(2, &["bad.toml", "line "]);
+}
+
+#[test]
+fn signals_rotate_and_end_it() {
+    let Some(wire) = Wire::new() else { return };
+    wire.sh("tapdex gen -c 500 --mean-len 200 -w sent.pcap");
+    let mut packets = 0;
+    for (run, signal) in ["TERM", "INT"].into_iter().enumerate() {
+        let mut recorder = wire.record("-i v1");
+        for part in 1..4 {
+            packets += wire.send("--file sent.pcap --pps 10000").0;
+            assert!(wire.settles(500 * part));
+            recorder.signal("HUP");
+            let files = 3 * run + usize::try_from(part).unwrap();
+            assert!(until(|| wire.sealed().len() == files), "{:?}", wire.files());
+        }
+        // With nothing to be closed there is no other file.
+        recorder.signal("HUP");
+        recorder.signal(signal);
+        let ended = recorder.wait();
+        ended.with(0, &["tapdex: recorded 1500 packets", "all indexed in 3 recordings", "lost 0"]);
+        assert_eq!(wire.unfinished(), [""; 0]);
+        assert_eq!((wire.sealed().len(), wire.count("")), (3 * run + 3, packets));
+    }
+    let indexes = wire.path("archive/segments").read_dir().unwrap().count();
+    assert_eq!(indexes, 6);
+    wire.sh("tapdex verify -r archive");
+}
+
+#[test]
+fn more_signals_do_not_do_harm() {
+    let Some(wire) = Wire::new() else { return };
+    wire.sh("tapdex gen -c 50000 --mean-len 100 -w sent.pcap");
+    let mut recorder = wire.record("-i v1");
+    let (sent, _) = wire.send("--file sent.pcap --pps 50000");
+    assert!(wire.settles(sent));
+    recorder.signal("TERM");
+    // It may have ended by now.
+    root(&format!("kill -TERM {}", recorder.pid()));
+    recorder.wait().with(0, &["tapdex: recorded 50000 packets"]);
+    assert_eq!(wire.unfinished(), [""; 0]);
+    assert_eq!(wire.count(""), sent);
+    // Stopped at once, with nothing recorded: no file, and no harm to those that are there.
+    for _ in 0..3 {
+        wire.record("-i v1").stop();
+    }
+    assert_eq!((wire.sealed().len(), wire.count("")), (1, sent));
+}
+
+#[test]
+fn an_archive_has_one_recorder() {
+    let Some(wire) = Wire::new() else { return };
+    let recorder = wire.record("-i v1");
+    assert!(until(|| wire.status().is_some()));
+    let busy = format!("archive is being recorded into already, by process {}", recorder.pid());
+    let ended = wire.run("record -i v1 -w archive");
+    assert_ne!(ended.code, Some(0));
+    assert!(ended.err.contains(&busy), "{}", ended.err);
+    recorder.stop();
+    wire.record("-i v1").stop();
+}
+
+#[test]
+fn it_ends_by_itself_when_it_was_asked_to() {
+    let Some(wire) = Wire::new() else { return };
+    wire.sh("tapdex gen -c 2000 --mean-len 100 -w sent.pcap");
+    let mut recorder = wire.record("-i v1 -c 2000");
+    wire.send("--file sent.pcap --pps 10000");
+    recorder.wait().with(0, &["tapdex: recorded 2000 packets"]);
+    let mut recorder = wire.record("-i v1 --duration 1s");
+    recorder.wait().with(0, &["tapdex: recorded 0 packets"]);
+}
+
+/// Whoever may not capture is told how to.
+#[test]
+fn without_permission_it_exits_with_5() {
+    let Some(wire) = Wire::new() else { return };
+    let without = "setpriv --bounding-set=-net_raw --inh-caps=-net_raw --";
+    if !root(&format!("{without} true")) {
+        eprintln!("passed over: no way to give up a capability here");
+        return;
+    }
+    let said = wire.sh(&format!("{without} tapdex record -i v1 2>&1; test $? = 5"));
+    assert!(said.contains("tapdex: no permission to capture on v1: be root, or "), "{said}");
+    assert!(!wire.path("tapdex-archive").exists());
+}
+
+/// The value of a line of `/proc/PID/status`.
+fn of_process(recorder: &Recorder, name: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", recorder.pid())).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn another_user_records() {
+    let Some(wire) = Wire::new() else { return };
+    if !root("id nobody") {
+        eprintln!("passed over: there is no user nobody");
+        return;
+    }
+    wire.sh("tapdex gen -c 3000 --mean-len 200 -w sent.pcap");
+    // The folder of the test is root's alone, as folders of tests are.
+    wire.sh("chmod 711 .");
+    let mut recorder = wire.record("-i v1 --user nobody --rotate 1000packets");
+    let uid = wire.sh("id -u nobody").trim().to_owned();
+    let gid = wire.sh("id -g nobody").trim().to_owned();
+    assert_eq!(of_process(&recorder, "Uid"), [uid.as_str(); 4].join(" "));
+    assert_eq!(of_process(&recorder, "Gid"), [gid.as_str(); 4].join(" "));
+    // CAP_NET_RAW is number 13.
+    for set in ["CapPrm", "CapEff"] {
+        assert_eq!(of_process(&recorder, set), format!("{:016x}", 1 << 13), "{set}");
+    }
+    for set in ["CapInh", "CapAmb"] {
+        assert_eq!(of_process(&recorder, set), "0000000000000000", "{set}");
+    }
+    assert_eq!(of_process(&recorder, "NoNewPrivs"), "1");
+    wire.send("--file sent.pcap --pps 10000");
+    assert!(wire.settles(3000));
+    // What it is allowed to is enough to open an interface that was gone.
+    wire.space.inside("ip link del v1");
+    recorder.says("v1 gives no more packets");
+    wire.space.cable("v0", "v1");
+    recorder.says("v1 is back");
+    wire.send("--file sent.pcap --pps 10000");
+    assert!(wire.settles(6000), "{}", recorder.said());
+    recorder.stop();
+    assert_eq!(wire.count(""), 6000);
+    let mut owners = String::new();
+    for folder in ["archive", "archive/packets", "archive/segments"] {
+        let entries = wire.path(folder).read_dir().unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path()).chain([wire.path(folder)]);
+        for path in paths {
+            let data = path.symlink_metadata().unwrap();
+            if data.uid().to_string() != uid || data.gid().to_string() != gid {
+                writeln!(owners, "{}: {} {}", path.display(), data.uid(), data.gid()).unwrap();
+            }
+        }
+    }
+    assert_eq!(owners, "");
+}
+
+/// What an HTTP server answers: the status line and the body.
+fn get(wire: &Wire, address: &str, path: &str) -> (String, String) {
+    // The address is in the network of the test; a shell there hands the bytes on.
+    let mut ask = wire.space.command(std::env::current_exe().unwrap());
+    let ask = ask.args(["--exact", "settings::ask_a_server", "--nocapture"]);
+    let ask = ask.env("TAPDEX_TEST_ASK", format!("{address} {path}"));
+    let output = ask.output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    let answer = out.split_once(ANSWER).unwrap_or_else(|| panic!("{out}")).1;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let body = body.split(ANSWER).next().unwrap();
+    (head.lines().next().unwrap().to_owned(), body.to_owned())
+}
+
+const ANSWER: &str = "--- answer ---";
+
+/// No test: run by [`get`] inside of a network.
+#[test]
+fn ask_a_server() {
+    let Ok(what) = std::env::var("TAPDEX_TEST_ASK") else { return };
+    let (address, path) = what.split_once(' ').unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    println!("{ANSWER}{answer}{ANSWER}");
+}
+
+#[test]
+fn prometheus_gets_the_counts() {
+    let Some(wire) = Wire::new() else { return };
+    wire.space.inside("ip link set lo up");
+    wire.sh("tapdex gen -c 20000 --mean-len 200 -w sent.pcap");
+    let mut recorder = wire.record("-i v1 --metrics 127.0.0.1:0 --rotate 6000packets");
+    recorder.says("tapdex: metrics at http://");
+    let said = recorder.said();
+    let address = said.split_once("http://").unwrap().1.split('/').next().unwrap().to_owned();
+    assert!(until(|| get(&wire, &address, "/readyz").0 == "HTTP/1.1 200 OK"));
+    assert_eq!(get(&wire, &address, "/healthz").0, "HTTP/1.1 200 OK");
+    assert_eq!(get(&wire, &address, "/other").0, "HTTP/1.1 404 Not Found");
+    let (_, bytes) = wire.send("--file sent.pcap --pps 20000");
+    assert!(wire.settles(20_000));
+    let mut page = String::new();
+    let sample = |page: &str, name: &str| -> Option<f64> {
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map(|value| value.parse().unwrap())
+    };
+    let stored = "tapdex_capture_packets_total{iface=\"v1\"}";
+    assert!(until(|| {
+        page = get(&wire, &address, "/metrics").1;
+        sample(&page, stored) == Some(20_000.0)
+            && sample(&page, "tapdex_index_waiting_segments") == Some(0.0)
+    }));
+    let files = wire.sealed();
+    assert!(files.len() >= 2, "{files:?}");
+    let indexed =
+        files.iter().map(|file| wire.frames(&format!("archive/packets/{file}"), "").count() as u64);
+    let (indexed, files) = (indexed.sum(), files.len() as u64);
+    let lost =
+        |stage| format!("tapdex_capture_dropped_packets_total{{iface=\"v1\",stage=\"{stage}\"}}");
+    for (name, value) in [
+        ("tapdex_capture_bytes_total".to_owned(), bytes),
+        ("tapdex_capture_received_packets_total{iface=\"v1\"}".to_owned(), 20_000),
+        (lost("nic"), 0),
+        (lost("kernel"), 0),
+        (lost("writer"), 0),
+        (lost("indexer"), 0),
+        ("tapdex_storage_segments".to_owned(), files),
+        ("tapdex_index_build_seconds_count".to_owned(), files),
+        ("tapdex_index_records_total".to_owned(), indexed),
+        ("tapdex_capture_up{iface=\"v1\"}".to_owned(), 1),
+    ] {
+        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+        let value = value as f64;
+        assert_eq!(sample(&page, &name), Some(value), "{name}: {page}");
+    }
+    for name in [
+        "tapdex_capture_last_packet_timestamp_seconds",
+        "tapdex_ring_fill_ratio{iface=\"v1\"}",
+        "tapdex_writer_bytes_total",
+        "tapdex_index_lag_seconds",
+        "tapdex_storage_bytes{kind=\"packets\"}",
+        "tapdex_storage_bytes{kind=\"index\"}",
+        "tapdex_storage_free_bytes",
+        "tapdex_storage_oldest_packet_timestamp_seconds",
+        "tapdex_retention_deleted_segments_total{reason=\"age\"}",
+    ] {
+        assert!(sample(&page, name).is_some(), "{name}: {page}");
+    }
+    assert!(page.contains("tapdex_build_info{version="));
+    let on_disk: u64 = wire
+        .sealed()
+        .iter()
+        .map(|name| wire.path(&format!("archive/packets/{name}")).metadata().unwrap().len())
+        .sum();
+    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+    let on_disk = on_disk as f64;
+    assert_eq!(sample(&page, "tapdex_storage_bytes{kind=\"packets\"}"), Some(on_disk));
+    recorder.stop();
+    assert_eq!(wire.status().unwrap().run.packets, 20_000);
+    // What was in use is free again, and a place that is taken is an error.
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = busy.local_addr().unwrap();
+    let said = std::process::Command::new(TAPDEX)
+        .args(["record", "-i", "-", "-w"])
+        .arg(wire.path("other"))
+        .args(["--metrics", &address.to_string()])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(said.status.code(), Some(4));
+    let said = String::from_utf8(said.stderr).unwrap();
+    assert!(said.contains(&format!("cannot listen on {address}")), "{said}");
+}

@@ -1,0 +1,399 @@
+//! A recorder, what it is fed with, and disks that misbehave.
+
+use std::fs;
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tapdex_engine::archive::device::SegmentDevice;
+use tapdex_engine::archive::{Archive, Segment};
+use tapdex_engine::query::filter::Filter;
+use tapdex_engine::query::{Query, in_time_order};
+use tapdex_record::disk::{Disk, FileSystem, PacketFile, Space};
+use tapdex_record::recorder::{Control, Event, RecordOptions, Recorder};
+use tapdex_record::source::{Packets, Source};
+use tapdex_record::status::Status;
+use tapdex_record::units::Rotation;
+
+/// What takes longer never comes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) const FRAME_BYTES: usize = 1_000;
+/// What a frame takes in a file.
+pub(crate) const STORED_BYTES: u64 = 1_032;
+
+pub(crate) fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_nanos()).unwrap()
+}
+
+/// A UDP packet with a number in it.
+pub(crate) fn frame(number: u64) -> Vec<u8> {
+    let mut bytes = vec![0; FRAME_BYTES];
+    bytes[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
+    bytes[12..14].copy_from_slice(&[8, 0]);
+    let [low, high] = u16::try_from(FRAME_BYTES - 14).unwrap().to_le_bytes();
+    let port = 1_024 + u16::try_from(number % 5_000).unwrap();
+    let [port_low, port_high] = port.to_le_bytes();
+    let ip = [0x45, 0, high, low, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    bytes[14..34].copy_from_slice(&ip);
+    bytes[34..38].copy_from_slice(&[port_high, port_low, 0, 53]);
+    bytes[42..50].copy_from_slice(&number.to_le_bytes());
+    let filler = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
+    bytes[50..].iter_mut().zip(filler.iter().cycle()).for_each(|(to, from)| *to = *from);
+    bytes
+}
+
+/// The number of a frame, if all of it is as it was made.
+pub(crate) fn number(bytes: &[u8]) -> u64 {
+    let number = u64::from_le_bytes(bytes[42..50].try_into().unwrap());
+    assert!(bytes == frame(number), "packet {number} has changed");
+    number
+}
+
+/// Numbered packets, written as soon as there are `together` of them.
+pub(crate) fn numbered(numbers: std::ops::Range<u64>, together: u64) -> Packets {
+    let start = now_ns();
+    numbered_from(start, numbers, together)
+}
+
+/// The same, the first one at a time.
+pub(crate) fn numbered_from(start: u64, numbers: std::ops::Range<u64>, together: u64) -> Packets {
+    let first = numbers.start;
+    Box::new(numbers.flat_map(move |n| {
+        let packet = Some((start + n, frame(n)));
+        let flush = (n - first + 1).is_multiple_of(together).then_some(None);
+        std::iter::once(packet).chain(flush)
+    }))
+}
+
+/// Waits for something that is certain to come.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "{what}: never");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A door that threads wait at until it is opened.
+#[derive(Debug)]
+pub(crate) struct Door {
+    open: Mutex<bool>,
+    changed: Condvar,
+    pub(crate) waiting: AtomicU64,
+}
+
+impl Door {
+    pub(crate) fn new(open: bool) -> Arc<Self> {
+        let waiting = AtomicU64::new(0);
+        Arc::new(Self { open: Mutex::new(open), changed: Condvar::new(), waiting })
+    }
+
+    pub(crate) fn pass(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let open = self.open.lock().unwrap();
+        // However a test ends, nobody stands here for ever.
+        drop(self.changed.wait_timeout_while(open, PATIENCE, |open| !*open).unwrap());
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set(&self, open: bool) {
+        *self.open.lock().unwrap() = open;
+        self.changed.notify_all();
+    }
+}
+
+/// Opens a door, whatever happens.
+pub(crate) struct Opens(pub(crate) Arc<Door>);
+
+impl Drop for Opens {
+    fn drop(&mut self) {
+        self.0.set(true);
+    }
+}
+
+/// What a disk does wrong.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    /// Writes wait here.
+    pub(crate) writes: Arc<Door>,
+    /// How long each write takes.
+    pub(crate) delay_ms: AtomicU64,
+    /// Bytes of the disk, and those that others use.
+    pub(crate) capacity: AtomicU64,
+    pub(crate) others: AtomicU64,
+    /// The disk says that it has room when it has none.
+    pub(crate) lies: AtomicBool,
+    /// Every so many writes one fails half-way; 0 for none.
+    pub(crate) fails_every: AtomicU64,
+    /// Syncs fail.
+    pub(crate) no_sync: AtomicBool,
+    writes_done: AtomicU64,
+}
+
+/// A disk with faults.
+#[derive(Debug, Clone)]
+pub(crate) struct BadDisk {
+    pub(crate) faults: Arc<Faults>,
+    archive: PathBuf,
+}
+
+impl BadDisk {
+    pub(crate) fn new(archive: &Archive) -> Self {
+        let faults = Faults {
+            writes: Door::new(true),
+            delay_ms: AtomicU64::new(0),
+            capacity: AtomicU64::new(u64::MAX / 4),
+            others: AtomicU64::new(0),
+            lies: AtomicBool::new(false),
+            fails_every: AtomicU64::new(0),
+            no_sync: AtomicBool::new(false),
+            writes_done: AtomicU64::new(0),
+        };
+        Self { faults: Arc::new(faults), archive: archive.folder().to_owned() }
+    }
+
+    /// Bytes of the disk that are in use.
+    pub(crate) fn used(&self) -> u64 {
+        let ours: u64 =
+            ["packets", "segments"].map(|name| bytes_in(&self.archive.join(name))).iter().sum();
+        ours + self.faults.others.load(Ordering::SeqCst)
+    }
+}
+
+/// Bytes of the files in a folder.
+pub(crate) fn bytes_in(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    // One may be removed in the meantime.
+    entries.filter_map(|entry| entry.metadata().ok()).map(|data| data.len()).sum()
+}
+
+impl Disk for BadDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn PacketFile>> {
+        let file = FileSystem.create(path)?;
+        Ok(Box::new(BadFile { file, path: path.to_owned(), disk: self.clone() }))
+    }
+
+    fn space(&self, _folder: &Path) -> io::Result<Space> {
+        let capacity = self.faults.capacity.load(Ordering::SeqCst);
+        let used = self.used();
+        let free = match self.faults.lies.load(Ordering::SeqCst) {
+            true => u64::MAX / 4,
+            false => capacity.saturating_sub(used),
+        };
+        Ok(Space { used, free })
+    }
+}
+
+#[derive(Debug)]
+struct BadFile {
+    file: Box<dyn PacketFile>,
+    path: PathBuf,
+    disk: BadDisk,
+}
+
+impl PacketFile for BadFile {
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let faults = &self.disk.faults;
+        faults.writes.pass();
+        std::thread::sleep(Duration::from_millis(faults.delay_ms.load(Ordering::SeqCst)));
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let done = faults.writes_done.fetch_add(1, Ordering::SeqCst) + 1;
+        let every = faults.fails_every.load(Ordering::SeqCst);
+        if every > 0 && done.is_multiple_of(every) {
+            self.file.write_at(&[IoSlice::new(&bytes[..bytes.len() / 2])], offset)?;
+            return Err(io::Error::from_raw_os_error(5)); // EIO
+        }
+        let len = self.path.metadata().map_or(offset, |data| data.len());
+        let capacity = faults.capacity.load(Ordering::SeqCst);
+        let free = capacity.saturating_sub(self.disk.used());
+        let most = (len + free).saturating_sub(offset);
+        let most = usize::try_from(most).unwrap().min(bytes.len());
+        if most == 0 {
+            return Err(io::Error::from_raw_os_error(28)); // ENOSPC
+        }
+        self.file.write_at(&[IoSlice::new(&bytes[..most])], offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        match self.disk.faults.no_sync.load(Ordering::SeqCst) {
+            true => Err(io::Error::from_raw_os_error(5)),
+            false => self.file.sync(),
+        }
+    }
+
+    fn cut(&self, len: u64) -> io::Result<()> {
+        self.file.cut(len)
+    }
+}
+
+/// A recorder that runs.
+pub(crate) struct Live<'a> {
+    pub(crate) control: &'a Control,
+    status: &'a Mutex<Status>,
+    ended: &'a AtomicBool,
+}
+
+impl Live<'_> {
+    pub(crate) fn status(&self) -> Status {
+        self.status.lock().unwrap().clone()
+    }
+
+    /// Waits until what it says of itself is so.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Status) -> bool) {
+        until(what, || is_so(&self.status()));
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+}
+
+/// How a recorder ended.
+pub(crate) struct Ended {
+    pub(crate) status: Status,
+    pub(crate) troubles: Vec<String>,
+    /// The fullest that a queue was.
+    pub(crate) queue_fill: f64,
+}
+
+/// An archive to record into.
+pub(crate) struct Rig {
+    _folder: tempfile::TempDir,
+    pub(crate) archive: Archive,
+    pub(crate) options: RecordOptions,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+        let mut options = RecordOptions { queue_bytes: 4 << 20, ..RecordOptions::default() };
+        options.finish = Duration::from_secs(30);
+        Self { _folder: folder, archive, options }
+    }
+
+    /// Recordings of so many packets.
+    pub(crate) fn rotate_packets(mut self, packets: u64) -> Self {
+        self.options.rotation = Rotation { packets, ..Rotation::default() };
+        self
+    }
+
+    /// Records, and does something in the meantime.
+    pub(crate) fn record(
+        &self,
+        source: Source,
+        disk: &dyn Disk,
+        device: Option<&Mutex<dyn SegmentDevice>>,
+        during: impl FnOnce(&Live<'_>),
+    ) -> Ended {
+        let recorder =
+            Recorder::on_disk(&self.archive, vec![source], self.options.clone(), disk).unwrap();
+        let (control, status) = (Control::default(), Mutex::new(Status::default()));
+        let (ended, troubles) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+        let fullest = Mutex::new(0.0_f64);
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| {
+                let last = recorder.run(&control, device, &mut |event| match event {
+                    Event::Trouble(text) => troubles.lock().unwrap().push(text),
+                    Event::Status(now) => {
+                        let mut fullest = fullest.lock().unwrap();
+                        *fullest = fullest.max(now.queue_fill());
+                        *status.lock().unwrap() = now.clone();
+                    }
+                });
+                ended.store(true, Ordering::SeqCst);
+                last
+            });
+            // A test that fails in the meantime ends, too.
+            let stops = Stops(&control);
+            during(&Live { control: &control, status: &status, ended: &ended });
+            until("the end", || ended.load(Ordering::SeqCst));
+            drop(stops);
+            Ended {
+                status: running.join().unwrap(),
+                troubles: troubles.lock().unwrap().clone(),
+                queue_fill: *fullest.lock().unwrap(),
+            }
+        })
+    }
+
+    /// Records these packets on a sound disk.
+    pub(crate) fn record_all(&self, packets: Packets) -> Status {
+        self.record(Source::made("made", false, packets), &FileSystem, None, |_| ()).status
+    }
+
+    /// The numbers of all packets, in order of their times. Each is as it was made.
+    pub(crate) fn found(&self) -> Vec<u64> {
+        found(&self.archive)
+    }
+
+    /// Names in a folder of the archive.
+    pub(crate) fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.archive.folder().join(folder)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    /// All recordings are complete, indexed, and what the index says.
+    pub(crate) fn check(&self) {
+        let (segments, failed) = self.archive.segments().unwrap();
+        assert!(failed.is_empty(), "{failed:?}");
+        for segment in &segments {
+            assert!(!segment.is_in_memory(), "{}", segment.path().display());
+            assert_eq!(segment.note().source.damage, "");
+            assert_eq!(segment.compare(&mut |_| true).unwrap(), None);
+        }
+        for folder in ["packets", "segments"] {
+            let names = self.names(folder);
+            assert!(!names.iter().any(|name| name.starts_with('.')), "{names:?}");
+        }
+    }
+}
+
+struct Stops<'a>(&'a Control);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::SeqCst);
+        self.0.hurry.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The numbers of all packets of an archive, in order of their times.
+pub(crate) fn found(archive: &Archive) -> Vec<u64> {
+    let query = Query::new(Filter::parse("udp port 53", 0).unwrap(), None, None);
+    let (segments, failed) = archive.segments().unwrap();
+    assert!(failed.is_empty(), "{failed:?}");
+    let answers: Vec<(&Segment, Vec<u32>)> = segments
+        .iter()
+        .filter_map(|segment| Some((segment, query.records(segment).ok()?.records)))
+        .collect();
+    let answers: Vec<(&Segment, &[u32])> =
+        answers.iter().map(|(segment, records)| (*segment, records.as_slice())).collect();
+    let mut numbers = Vec::new();
+    let failed = in_time_order(&answers, &mut |found| {
+        numbers.push(number(found.record.data));
+        Ok(true)
+    });
+    assert!(failed.unwrap().is_empty());
+    numbers
+}
+
+/// What was lost and what is there is what came, for every source and for all.
+pub(crate) fn check_counts(status: &Status) {
+    let mut sum = [0; 2];
+    for source in &status.sources {
+        assert_eq!(source.received, source.stored + source.lost.sum(), "{source:?}");
+        sum[0] += source.stored;
+        sum[1] += source.lost.sum();
+    }
+    assert_eq!([status.run.packets, status.run.lost.sum()], sum);
+}
