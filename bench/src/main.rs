@@ -18,9 +18,9 @@ use clap::{Parser, Subcommand};
 
 /// Measure tapdex: the tables and figures of the papers, other programs and libraries beside.
 ///
-/// Those from imc13 to choice, and record, print their tables and also write them into docs/results,
-/// as Markdown, CSV and SVG; the others print Markdown. Run them from the root of the repository, on
-/// a machine that does nothing else.
+/// Those from imc13 to choice, and record, print their tables and also write them into
+/// docs/results, as Markdown, CSV and SVG; the others print Markdown. Run them from the root of the
+/// repository, on a machine that does nothing else.
 #[derive(Debug, Parser)]
 #[command(name = "tapdex-bench")]
 struct Line {

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use tapdex_engine::archive::Segment;
+
 pub(crate) mod bench;
 pub(crate) mod codec;
 pub(crate) mod completion;
@@ -109,10 +111,24 @@ pub(crate) fn json_object(members: &[(&str, String)]) -> String {
 
 /// A path for people: from the current folder if it lies below that, and without detours.
 pub(crate) fn shown_path(path: &Path) -> String {
-    let Ok(real) = path.canonicalize() else { return path.display().to_string() };
+    // It may not be there yet, but its folder is.
+    let folder = path.parent().zip(path.file_name());
+    let real = path
+        .canonicalize()
+        .ok()
+        .or_else(|| folder.and_then(|(folder, name)| Some(folder.canonicalize().ok()?.join(name))));
+    let Some(real) = real else { return path.display().to_string() };
     let here = std::env::current_dir().and_then(|here| here.canonicalize()).ok();
     let below = here.as_deref().and_then(|here| real.strip_prefix(here).ok());
     below.unwrap_or(&real).display().to_string()
+}
+
+/// The file with a segment's packets for people, by the name that it has when it is complete.
+pub(crate) fn shown_packets(segment: &Segment) -> String {
+    match segment.is_in_memory() {
+        true => shown_path(&segment.note().source.absolute_path()),
+        false => shown_path(&segment.packet_path()),
+    }
 }
 
 /// Tells the user something on standard error; standard output is for data.

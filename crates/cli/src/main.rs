@@ -40,8 +40,12 @@ const BUFFER_BYTES: usize = 1 << 16;
 ///
 /// index takes captures into an archive, a folder with an index for each of them. search shows the
 /// packets that match a filter of tcpdump or Wireshark, extract writes them as a capture. Most
-/// filters are answered from the index, and only the packets that are wanted are read. Here with
-/// traffic that is made up:
+/// filters are answered from the index, and only the packets that are wanted are read. record takes
+/// packets from an interface, and they can be searched as they come:
+///
+///     tapdex record -i eth0
+///
+/// Here with traffic that is made up:
 ///
 ///     tapdex gen -c 20000 -w a.pcap --force
 ///     tapdex index --quiet a.pcap
@@ -61,8 +65,8 @@ const BUFFER_BYTES: usize = 1 << 16;
 /// Exits with 0 when done, 1 when no packet matches and that was asked, 2 after bad usage or bad
 /// input or where a GPU that was asked for is not there, 3 when a file is damaged or an answer
 /// incomplete, 4 when something could not be read or written or a GPU failed, 5 without permission
-/// to capture or send packets, and 130 after Ctrl-C. A reader that stops early, such as head, is no
-/// error.
+/// to capture or send packets, and 130 after Ctrl-C. That is how record and --follow are meant
+/// to end, so they exit with 0. A reader that stops early, such as head, is no error.
 #[derive(Debug, clap::Parser)]
 #[command(name = "tapdex", version, verbatim_doc_comment)]
 struct Cli {

@@ -387,18 +387,20 @@ fn ctrl_c_ends_it_with_a_summary() {
     // A packet in 80 minutes: it would sleep for long.
     let frame = [7; 60];
     net.folder.write("slow.pcapng", &[(1, 60, &frame)]);
-    let mut command = net.command(env!("CARGO_BIN_EXE_tapdex"));
-    let args =
-        ["replay", "-i", "near", "--file", "slow.pcapng", "--loop", "9", "--mbps", "0.0000001"];
-    let mut child = command.args(args).stderr(Stdio::piped()).spawn().unwrap();
-    assert!(until(|| net.arrived().0 > 0));
-    // `ip netns exec` has become tapdex, so this is its number.
-    assert!(root(&format!("kill -INT {}", child.id())));
-    let code = wait(&mut child);
-    drop(child.kill());
-    let output = child.wait_with_output().unwrap();
-    let err = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(code, Some(130), "{err}");
-    assert!(err.starts_with("tapdex: sent 1 packet, 60 bytes, 0 skipped, "), "{err}");
-    assert_eq!(net.arrived(), (1, 60));
+    for (sent, signal) in [(1, "INT"), (2, "TERM")] {
+        let mut command = net.command(env!("CARGO_BIN_EXE_tapdex"));
+        let args =
+            ["replay", "-i", "near", "--file", "slow.pcapng", "--loop", "9", "--mbps", "0.0000001"];
+        let mut child = command.args(args).stderr(Stdio::piped()).spawn().unwrap();
+        assert!(until(|| net.arrived().0 == sent));
+        // `ip netns exec` has become tapdex, so this is its number.
+        assert!(root(&format!("kill -{signal} {}", child.id())));
+        let code = wait(&mut child);
+        drop(child.kill());
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(code, Some(130), "{err}");
+        assert!(err.starts_with("tapdex: sent 1 packet, 60 bytes, 0 skipped, "), "{err}");
+        assert_eq!(net.arrived(), (sent, 60 * sent));
+    }
 }

@@ -191,6 +191,8 @@ fn crates_depend_only_on_what_they_may() {
                 "clap_complete",
                 "clap_mangen",
                 "ctrlc",
+                "nix",
+                "rustix",
                 "serde",
                 "tapdex-bitmap",
                 "tapdex-engine",

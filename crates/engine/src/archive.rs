@@ -287,7 +287,7 @@ impl Archive {
         self.folder.join(SEGMENTS_NAME)
     }
 
-    fn packets_folder(&self) -> PathBuf {
+    pub(crate) fn packets_folder(&self) -> PathBuf {
         self.folder.join(PACKETS_NAME)
     }
 

@@ -39,6 +39,10 @@ pub trait Storage: Debug {
 pub trait StorageFile: Debug {
     /// Adds bytes at the end.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Sees to it that the bytes outlast the process, and that others can read them.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
     /// Sees to it that the bytes outlast a crash.
     fn sync(&mut self) -> io::Result<()>;
 }
@@ -182,6 +186,10 @@ impl StorageFile for DiskFile {
         self.file.write_all(bytes)
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         self.file.flush()?;
         self.file.get_ref().sync_all()
@@ -200,6 +208,16 @@ mod tests {
         assert_eq!(Disk.create(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(held);
         assert!(Disk.create(&path).is_ok());
+    }
+
+    #[test]
+    fn what_was_flushed_is_there_for_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".a.tmp");
+        let mut file = Disk.create(&path).unwrap();
+        file.append(b"new").unwrap();
+        file.flush().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
     }
 
     #[test]

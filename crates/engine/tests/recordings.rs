@@ -7,13 +7,22 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::path::Path;
 
-use tapdex_engine::archive::{Archive, Ingest, Input, Recording, Repair, Segment};
+use tapdex_engine::archive::{
+    Archive, ArchiveError, Ingest, Input, Recording, Recovered, Repair, Segment,
+};
 use tapdex_engine::capture::{Interface, blocks};
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{Query, in_time_order};
 use tapdex_engine::traffic::{Profile, Traffic};
 
 const NOW_NS: u64 = 1_790_000_000_000_000_000;
+
+/// Completes what was left unfinished, all of which can be.
+fn sealed(archive: &Archive) -> Vec<Recovered> {
+    let (recovered, failed) = archive.seal_unfinished().unwrap();
+    assert!(failed.is_empty(), "{failed:?}");
+    recovered
+}
 
 /// A packet: its time, its length on the wire, its bytes.
 type Packet = (u64, u32, Vec<u8>);
@@ -63,7 +72,7 @@ impl Written {
 
     /// Leaves a part of it unfinished in an archive.
     fn leave(&self, archive: &Archive, len: usize) -> Recording {
-        let recording = archive.new_recording(NOW_NS).unwrap();
+        let recording = archive.new_recording(NOW_NS, 0).unwrap();
         fs::write(recording.unfinished_path(), &self.bytes[..len]).unwrap();
         recording
     }
@@ -128,7 +137,7 @@ fn cut_at(written: &Written, lens: impl IntoIterator<Item = usize>) {
     for len in lens {
         let recording = written.leave(&archive, len);
         let whole = written.whole(len);
-        let recovered = archive.seal_unfinished().unwrap();
+        let recovered = sealed(&archive);
         assert_eq!(recovered.len(), 1, "cut at {len}");
         assert_eq!(recovered[0].packets, whole as u64, "cut at {len}");
         assert_eq!(hidden(&archive), 0);
@@ -143,7 +152,7 @@ fn cut_at(written: &Written, lens: impl IntoIterator<Item = usize>) {
         assert!(bytes == written.bytes[..end], "cut at {len}");
         assert!(all(&archive) == written.packets[..whole], "cut at {len}");
         // Once more, it is as it was.
-        assert_eq!(archive.seal_unfinished().unwrap(), []);
+        assert_eq!(sealed(&archive), []);
         assert!(fs::read(recording.sealed_path()).unwrap() == bytes);
         fs::remove_file(recording.sealed_path()).unwrap();
     }
@@ -172,7 +181,7 @@ fn zeros_at_the_end_are_cut_off() {
             let file = File::options().write(true).open(recording.unfinished_path()).unwrap();
             file.set_len((len + zeros) as u64).unwrap();
             drop(file);
-            let recovered = archive.seal_unfinished().unwrap();
+            let recovered = sealed(&archive);
             let found = all(&archive);
             let bytes = fs::read(recording.sealed_path()).unwrap();
             if written.end(len) == len {
@@ -192,9 +201,9 @@ fn zeros_at_the_end_are_cut_off() {
     }
     // Nothing but zeros, as file systems leave what was never written.
     for zeros in [1, 8, 30, 5_000] {
-        let recording = archive.new_recording(NOW_NS).unwrap();
+        let recording = archive.new_recording(NOW_NS, 0).unwrap();
         fs::write(recording.unfinished_path(), vec![0; zeros]).unwrap();
-        let recovered = archive.seal_unfinished().unwrap();
+        let recovered = sealed(&archive);
         assert_eq!((recovered[0].packets, recovered[0].bytes_cut), (0, zeros as u64));
         assert!(!recording.is_sealed() && hidden(&archive) == 0);
     }
@@ -209,10 +218,10 @@ fn damage_in_the_middle_keeps_all_bytes() {
     let mut bytes = written.bytes.clone();
     // A length that no block can have.
     bytes[at + 4..at + 8].copy_from_slice(&[0xFF; 4]);
-    let recording = archive.new_recording(NOW_NS).unwrap();
+    let recording = archive.new_recording(NOW_NS, 0).unwrap();
     fs::write(recording.unfinished_path(), &bytes).unwrap();
     assert!(all(&archive) == written.packets[..120], "while it is unfinished");
-    let recovered = archive.seal_unfinished().unwrap();
+    let recovered = sealed(&archive);
     assert_eq!((recovered[0].packets, recovered[0].bytes_cut), (120, 0));
     assert!(fs::read(recording.sealed_path()).unwrap() == bytes);
     assert!(all(&archive) == written.packets[..120], "while it is not indexed");
@@ -235,7 +244,7 @@ fn what_somebody_writes_is_left_alone() {
     let writer = File::options().write(true).open(recording.unfinished_path()).unwrap();
     writer.lock().unwrap();
     for _ in 0..2 {
-        assert_eq!(archive.seal_unfinished().unwrap(), []);
+        assert_eq!(sealed(&archive), []);
         assert!(Repair::new(&archive).run().unwrap().recovered.is_empty());
         assert_eq!(fs::read(recording.unfinished_path()).unwrap().len(), len);
         assert!(all(&archive) == written.packets[..20], "it is searched");
@@ -243,7 +252,7 @@ fn what_somebody_writes_is_left_alone() {
     // Who holds it may complete it.
     assert_eq!(archive.seal_held(&recording).unwrap().packets, 20);
     drop(writer);
-    assert!(recording.is_sealed() && archive.seal_unfinished().unwrap().is_empty());
+    assert!(recording.is_sealed() && sealed(&archive).is_empty());
     assert!(all(&archive) == written.packets[..20]);
 }
 
@@ -314,7 +323,7 @@ fn searches_find_the_same_before_and_after_indexing() {
     index(&archive, &complete[0], 1_000);
     assert!(part(3).exists() && !part(4).exists());
     assert!(ask() == before);
-    archive.seal_unfinished().unwrap();
+    sealed(&archive);
     index(&archive, &open, 1 << 20);
     index(&archive, &complete[1], 1 << 20);
     let (segments, _) = archive.segments().unwrap();
@@ -413,4 +422,59 @@ fn what_retention_removes_is_not_missed() {
     let (segments, failed) = archive.segments().unwrap();
     assert_eq!((segments.len(), failed.len()), (1, 1));
     assert!(!segments[0].is_gone());
+}
+
+#[test]
+fn a_name_is_not_given_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::create(folder.path(), None, None).unwrap();
+    let first = archive.new_recording(NOW_NS, 0).unwrap();
+    assert_eq!(first.number(), Some(1));
+    // Removed in the same second: the next one has another name all the same.
+    let second = archive.new_recording(NOW_NS, 1).unwrap();
+    assert_eq!(second.number(), Some(2));
+    std::fs::write(second.unfinished_path(), "").unwrap();
+    assert_eq!(archive.new_recording(NOW_NS, 1).unwrap().number(), Some(3));
+}
+
+#[test]
+fn an_archive_that_is_gone_is_not_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+    assert!(archive.new_recording(NOW_NS, 0).is_ok());
+    std::fs::remove_dir_all(archive.folder()).unwrap();
+    // As a folder that a disk was mounted on is left.
+    std::fs::create_dir(archive.folder()).unwrap();
+    let error = archive.new_recording(NOW_NS, 0).unwrap_err();
+    assert!(matches!(error, ArchiveError::NoArchive { .. }), "{error}");
+    assert_eq!(archive.folder().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn what_cannot_be_completed_does_not_keep_the_others_from_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::create(folder.path(), None, None).unwrap();
+    let packets = folder.path().join("packets");
+    std::fs::create_dir_all(packets.join(".rec-0000000000-x.pcapng.part")).unwrap();
+    let recording = archive.new_recording(NOW_NS, 0).unwrap();
+    std::fs::write(recording.unfinished_path(), Written::new(50, 1).bytes).unwrap();
+    let (recovered, failed) = archive.seal_unfinished().unwrap();
+    assert_eq!((recovered.len(), recovered[0].packets, failed.len()), (1, 50, 1));
+    let report = Repair::new(&archive).run().unwrap();
+    assert!(report.left.iter().any(|(path, _)| path.ends_with(".rec-0000000000-x.pcapng.part")));
+    assert!(report.captures.iter().all(|file| file.error.is_none()), "{report:?}");
+}
+
+/// The fuzz target, on whole files and on every one of its first bytes.
+#[test]
+fn any_bytes_may_be_left_unfinished() {
+    let bytes = Written::new(12, 3).bytes;
+    for len in [0, 3, 27, 28, 100, 500, bytes.len() - 1, bytes.len()] {
+        tapdex_engine::testing::fuzz_recording(&bytes[..len]);
+    }
+    for at in (0..bytes.len()).step_by(41) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x55;
+        tapdex_engine::testing::fuzz_recording(&damaged);
+    }
 }

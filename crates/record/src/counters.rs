@@ -20,8 +20,11 @@ pub(crate) struct SourceCounters {
     pub(crate) seen: AtomicU64,
     /// Bytes of those, as they were captured.
     pub(crate) seen_bytes: AtomicU64,
-    /// Packets in the files.
+    /// Packets in the files, and their bytes on the wire.
     pub(crate) stored: AtomicU64,
+    pub(crate) stored_bytes: AtomicU64,
+    /// Packets that came when there were as many as were asked for.
+    pub(crate) not_wanted: AtomicU64,
     /// Bytes of the kernel's ring; 0 if there is none.
     pub(crate) ring_bytes: AtomicU64,
     /// Packets in it, when the kernel was last asked.
@@ -69,6 +72,9 @@ pub(crate) struct Counters {
     pub(crate) last_packet_ns: AtomicU64,
     /// Packets that would outlast a loss of power.
     pub(crate) synced: AtomicU64,
+    /// Bytes of the recording that is open, and the least time of its packets; 0 if none is.
+    pub(crate) open_bytes: AtomicU64,
+    pub(crate) open_time_min: AtomicU64,
     pub(crate) sealed: AtomicU64,
     /// Recordings, packets and bytes of index that the indexer has done.
     pub(crate) indexed: AtomicU64,

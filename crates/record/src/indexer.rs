@@ -60,14 +60,14 @@ pub(crate) fn run(shared: &Shared<'_>, device: Option<&Mutex<dyn SegmentDevice>>
             }
             Some(_) if !is_there || shared.abandon.load(Ordering::Relaxed) => {}
             Some(error) => {
-                use std::error::Error;
-                let cause = error.source().map_or(String::new(), |source| format!(": {source}"));
                 let path = recording.sealed_path();
-                shared.trouble(format!(
-                    "{} is not indexed: {error}{cause}; it is searched all the same, and tapdex \
-                     repair indexes it",
+                let what = format!(
+                    "{} is not indexed yet; searches read all of it, and it is tried again: ",
                     path.display()
-                ));
+                );
+                shared.complain(&what, &error);
+                shared.index_again();
+                continue;
             }
         }
         shared.indexed_one();

@@ -54,7 +54,6 @@ pub(crate) struct Removed {
     /// Recordings, by reason.
     pub(crate) segments: [u64; REASONS.len()],
     pub(crate) packets: u64,
-    pub(crate) bytes: u64,
 }
 
 /// A recording that is complete.
@@ -152,7 +151,7 @@ impl<'a> Keeper<'a> {
     }
 
     /// Recordings that are not indexed to their end, the oldest first.
-    pub(crate) fn unindexed(&self) -> Vec<String> {
+    pub(crate) fn unindexed(&self) -> BTreeSet<String> {
         let left = self.table.iter().filter(|(_, kept)| !kept.is_indexed);
         left.map(|(name, _)| name.clone()).collect()
     }
@@ -216,17 +215,16 @@ impl<'a> Keeper<'a> {
         self.disk.space(&self.packets)
     }
 
-    /// Removes what is too old.
-    pub(crate) fn expire(&mut self, now_ns: u64) {
-        let Some(age) = self.retention.age else { return };
+    /// Removes the oldest recording if it is too old; whether there was one. One at a time: who
+    /// writes needs the keeper, too.
+    pub(crate) fn expire_one(&mut self, now_ns: u64) -> bool {
+        let Some(age) = self.retention.age else { return false };
         let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
         let too_old = |kept: &Kept| kept.time_max.saturating_add(age) < now_ns;
         let old: Vec<String> =
             self.table.iter().filter(|(_, kept)| too_old(kept)).map(|(n, _)| n.clone()).collect();
-        for name in old {
-            // One that cannot be removed is tried again with the next look.
-            self.remove(&name, Reason::Age);
-        }
+        // One that cannot be removed is tried again with the next look.
+        old.iter().any(|name| self.remove(name, Reason::Age).is_some())
     }
 
     /// Removes recordings until there is room for so many bytes more than the open recording has.
@@ -269,6 +267,20 @@ impl<'a> Keeper<'a> {
                 None if reason == Reason::Segments => return GRANT_MAX.max(bytes),
                 None => return grant,
             }
+        }
+    }
+
+    /// Which limit leaves no room, in words.
+    pub(crate) fn shortage(&self) -> String {
+        let space = self.space().unwrap_or_default();
+        match (self.retention.percent, self.retention.bytes) {
+            _ if space.free <= RESERVE + (1 << 20) => "the disk is full".to_owned(),
+            (Some(percent), _) if space.percent() >= percent => format!(
+                "{:.0} % of the disk is in use, by whomever, and the limit is {percent} %",
+                space.percent()
+            ),
+            (_, Some(bytes)) => format!("recordings may take {bytes} bytes"),
+            _ => "there is no room on the disk".to_owned(),
         }
     }
 
@@ -320,7 +332,6 @@ impl<'a> Keeper<'a> {
         let place = REASONS.iter().position(|&other| other == reason).unwrap_or(0);
         self.removed.segments[place] += 1;
         self.removed.packets += kept.packets;
-        self.removed.bytes += bytes;
         Some(bytes)
     }
 }

@@ -105,6 +105,12 @@ fn refused<E: Into<io::Error>>(step: &'static str) -> impl Fn(E) -> PrivilegeErr
     move |error| PrivilegeError::Refused { step, source: error.into() }
 }
 
+/// From now on files and folders that the process makes are for its user and group alone.
+pub fn restrict_new_files() {
+    use nix::sys::stat::{Mode, umask};
+    umask(Mode::S_IWGRP | Mode::S_IRWXO);
+}
+
 impl Account {
     /// Looks a user up by name.
     pub fn find(name: &str) -> Result<Self, PrivilegeError> {
@@ -120,6 +126,15 @@ impl Account {
     /// The name of the user.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether [`drop_to`](Self::drop_to) could work at all: before anything is done for it.
+    pub fn check(&self) -> Result<(), PrivilegeError> {
+        let own = unistd::geteuid();
+        match own.is_root() || own == self.uid {
+            true => Ok(()),
+            false => Err(PrivilegeError::NotRoot { name: self.name.clone(), own: name_of(own) }),
+        }
     }
 
     /// Makes the process one of this user, for good.

@@ -4,7 +4,7 @@
 //! one; the writer gives it back. So there is never more in memory than the blocks hold, and who
 //! finds no empty block knows that the writer is behind.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -127,6 +127,8 @@ pub(crate) struct Feeder {
     stop: Arc<AtomicBool>,
     /// There was no empty block, and so packets are thrown away.
     losing: bool,
+    /// Packets that are still wanted, of all sources together.
+    left: Option<Arc<AtomicU64>>,
 }
 
 impl Feeder {
@@ -164,6 +166,31 @@ impl Feeder {
             pressure,
             stop,
             losing: false,
+            left: None,
+        }
+    }
+
+    /// Takes no more packets than there are left, and has the recorder end then.
+    pub(crate) fn limit(&mut self, left: Option<Arc<AtomicU64>>) {
+        self.left = left;
+    }
+
+    /// Whether another packet is wanted.
+    fn is_wanted(&self) -> bool {
+        let Some(left) = &self.left else { return true };
+        let one_less = |left: u64| left.checked_sub(1);
+        match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less) {
+            Ok(before) => {
+                if before == 1 {
+                    self.stop.store(true, Ordering::Relaxed);
+                }
+                true
+            }
+            Err(_) => {
+                self.counters.not_wanted.fetch_add(1, Ordering::Relaxed);
+                self.stop.store(true, Ordering::Relaxed);
+                false
+            }
         }
     }
 
@@ -186,6 +213,9 @@ impl Feeder {
                 self.counters.lost_by_writer.fetch_add(1, Ordering::Relaxed);
                 return;
             }
+        }
+        if !self.is_wanted() {
+            return;
         }
         let Some(block) = &mut self.block else { return };
         if block.packets == 0 {

@@ -31,8 +31,14 @@ const CLOSED_MAX: usize = 4;
 const SHARE_OF_LIMIT: u64 = 10;
 /// But not smaller than this.
 const ROTATE_BYTES_MIN: u64 = 1 << 20;
+/// What is said again and again is said so often.
+const SAID_AGAIN: Duration = Duration::from_secs(60);
+/// More different ones than this in that time are not said.
+const COMPLAINTS_MAX: usize = 100;
 /// What is said while nobody listens is forgotten beyond so much.
 const TROUBLES_MAX: usize = 1_000;
+/// How long after indexing failed it is tried again.
+const INDEX_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why recording could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +71,8 @@ pub struct RecordOptions {
     pub index_threads: usize,
     /// How long indexing goes on after the end.
     pub finish: Duration,
+    /// Ends after so many packets.
+    pub packets_max: Option<u64>,
 }
 
 impl Default for RecordOptions {
@@ -75,6 +83,7 @@ impl Default for RecordOptions {
             queue_bytes: 64 << 20,
             index_threads: 1,
             finish: Duration::from_secs(10),
+            packets_max: None,
         }
     }
 }
@@ -120,7 +129,15 @@ pub(crate) struct Shared<'a> {
     to_index: Mutex<ToIndex>,
     more_to_index: Condvar,
     sealed_packets: AtomicU64,
-    troubles: Mutex<Vec<String>>,
+    troubles: Mutex<Troubles>,
+}
+
+/// What somebody should know of.
+#[derive(Debug, Default)]
+struct Troubles {
+    to_say: Vec<String>,
+    /// What was said a short while ago.
+    said: Vec<(String, Instant)>,
 }
 
 /// What the indexer has to do.
@@ -128,6 +145,9 @@ pub(crate) struct Shared<'a> {
 struct ToIndex {
     /// Recordings, and when they were completed.
     queue: VecDeque<(Recording, u64)>,
+    /// Those that could not be indexed, and when the last of them was tried.
+    failed: VecDeque<(Recording, u64)>,
+    failed_at: Option<Instant>,
     /// No more will come.
     ended: bool,
 }
@@ -147,10 +167,32 @@ impl<'a> Shared<'a> {
         lock(&self.keeper)
     }
 
+    /// Has something said.
     pub(crate) fn trouble(&self, text: String) {
         let mut troubles = lock(&self.troubles);
-        if troubles.len() < TROUBLES_MAX {
-            troubles.push(text);
+        if troubles.to_say.len() < TROUBLES_MAX {
+            troubles.to_say.push(text);
+        }
+    }
+
+    /// Has something said that comes again and again, unless it was said a short while ago: an
+    /// error, with what led to it.
+    pub(crate) fn complain(&self, what: &str, error: &dyn std::error::Error) {
+        let mut text = format!("{what}{error}");
+        let mut source = error.source();
+        while let Some(error) = source {
+            let cause = error.to_string();
+            if !text.ends_with(&cause) {
+                text.push_str(&format!(": {cause}"));
+            }
+            source = error.source();
+        }
+        let mut troubles = lock(&self.troubles);
+        troubles.said.retain(|(_, at)| at.elapsed() < SAID_AGAIN);
+        let is_new = troubles.said.iter().all(|(said, _)| *said != text);
+        if is_new && troubles.said.len() < COMPLAINTS_MAX {
+            troubles.said.push((text.clone(), Instant::now()));
+            troubles.to_say.push(text);
         }
     }
 
@@ -191,6 +233,11 @@ impl<'a> Shared<'a> {
             if to_index.ended {
                 return None;
             }
+            if to_index.failed_at.is_some_and(|at| at.elapsed() >= INDEX_AGAIN) {
+                to_index.failed_at = None;
+                to_index.queue = std::mem::take(&mut to_index.failed);
+                continue;
+            }
             let waited = self.more_to_index.wait_timeout(to_index, STATUS_EVERY);
             to_index = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -202,10 +249,22 @@ impl<'a> Shared<'a> {
         self.count_waiting();
     }
 
+    /// The recording that is first in the queue could not be indexed: later once more.
+    pub(crate) fn index_again(&self) {
+        let mut to_index = lock(&self.to_index);
+        let first = to_index.queue.pop_front();
+        to_index.failed.extend(first);
+        to_index.failed_at = Some(Instant::now());
+        drop(to_index);
+        self.count_waiting();
+    }
+
     fn count_waiting(&self) {
         let to_index = lock(&self.to_index);
-        self.counters.waiting.store(to_index.queue.len() as u64, Ordering::Relaxed);
-        let since = to_index.queue.front().map_or(0, |&(_, since)| since);
+        let waiting = to_index.queue.len() + to_index.failed.len();
+        self.counters.waiting.store(waiting as u64, Ordering::Relaxed);
+        let all = to_index.queue.iter().chain(&to_index.failed);
+        let since = all.map(|&(_, since)| since).min().unwrap_or(0);
         self.counters.waiting_since_ns.store(since, Ordering::Relaxed);
     }
 }
@@ -257,7 +316,7 @@ impl<'a> Recorder<'a> {
             path: packets,
             source,
         })?;
-        let recovered = archive.seal_unfinished()?;
+        let (recovered, unsealed) = archive.seal_unfinished()?;
         let keeper = Keeper::new(archive, options.retention, disk)?;
         let names: Vec<String> = sources.iter().map(|source| source.name().to_string()).collect();
         let mut rotation = options.rotation;
@@ -285,9 +344,12 @@ impl<'a> Recorder<'a> {
         };
         let left = shared.keeper().unindexed();
         for recording in archive.recordings()? {
-            if left.iter().any(|name| name == recording.name()) {
+            if left.contains(recording.name()) {
                 shared.to_index(&recording, now_ns());
             }
+        }
+        for error in &unsealed {
+            shared.complain("", error);
         }
         let with_counters = |source: Source| {
             let counters = SourceCounters::new(&source.name().to_string());
@@ -334,6 +396,7 @@ impl<'a> Recorder<'a> {
         let queue = queue / sources.len().max(1);
         let counters: Vec<Arc<SourceCounters>> =
             sources.iter().map(|(_, counters)| Arc::clone(counters)).collect();
+        let left = options.packets_max.map(|most| Arc::new(AtomicU64::new(most)));
         let name = if device.is_some() { "cuda" } else { "cpu" };
         let mut teller = Teller {
             shared,
@@ -344,9 +407,10 @@ impl<'a> Recorder<'a> {
             last: None,
             ended: false,
         };
+        let over = &AtomicBool::new(false);
         std::thread::scope(|scope| {
             for (source, counters) in sources {
-                let feeder = Feeder::new(
+                let mut feeder = Feeder::new(
                     queue,
                     full.clone(),
                     Arc::clone(&shared.interfaces),
@@ -354,6 +418,7 @@ impl<'a> Recorder<'a> {
                     source.pressure(),
                     Arc::clone(&shared.stop),
                 );
+                feeder.limit(left.clone());
                 // In the order in which they were named.
                 source.announce(&feeder);
                 let trouble = |text: String| shared.trouble(text);
@@ -361,31 +426,46 @@ impl<'a> Recorder<'a> {
             }
             // The writer ends when the last source has.
             drop(full);
-            scope.spawn(move || Writer::new(shared, closed).run(&blocks));
+            let writing = scope.spawn(move || Writer::new(shared, closed).run(&blocks));
             let sealing = scope.spawn(move || sealer::run(shared, &to_seal));
             let indexing = scope.spawn(move || indexer::run(shared, device));
+            // On a thread of its own: who is told may not listen for long.
+            scope.spawn(move || {
+                let mut sealed = None::<Instant>;
+                let mut looked = None::<Instant>;
+                while !indexing.is_finished() {
+                    if control.stop.load(Ordering::Relaxed) {
+                        shared.stop.store(true, Ordering::Relaxed);
+                    }
+                    if control.rotate.swap(false, Ordering::Relaxed) {
+                        shared.rotate.store(true, Ordering::Relaxed);
+                    }
+                    // These end after all sources; if one should panic, nothing is worth going on.
+                    if writing.is_finished() || sealing.is_finished() {
+                        shared.stop.store(true, Ordering::Relaxed);
+                    }
+                    if sealed.is_none() && sealing.is_finished() {
+                        sealed = Some(Instant::now());
+                        shared.end_of_indexing();
+                    }
+                    // Who has told us to stop does not want to wait for long.
+                    let late = control.stop.load(Ordering::Relaxed)
+                        && sealed.is_some_and(|sealed| sealed.elapsed() >= options.finish);
+                    if late || control.hurry.load(Ordering::Relaxed) && sealed.is_some() {
+                        shared.abandon.store(true, Ordering::Relaxed);
+                    }
+                    if looked.is_none_or(|at| at.elapsed() >= STATUS_EVERY) {
+                        looked = Some(Instant::now());
+                        while shared.keeper().expire_one(now_ns()) {}
+                    }
+                    std::thread::sleep(TICK);
+                }
+                over.store(true, Ordering::Relaxed);
+            });
             let mut told = None::<Instant>;
-            let mut sealed = None::<Instant>;
-            while !indexing.is_finished() {
-                if control.stop.load(Ordering::Relaxed) {
-                    shared.stop.store(true, Ordering::Relaxed);
-                }
-                if control.rotate.swap(false, Ordering::Relaxed) {
-                    shared.rotate.store(true, Ordering::Relaxed);
-                }
-                if sealed.is_none() && sealing.is_finished() {
-                    sealed = Some(Instant::now());
-                    shared.end_of_indexing();
-                }
-                // Who has told us to stop does not want to wait for long.
-                let late = shared.stop.load(Ordering::Relaxed)
-                    && sealed.is_some_and(|sealed| sealed.elapsed() >= options.finish);
-                if late || control.hurry.load(Ordering::Relaxed) && sealed.is_some() {
-                    shared.abandon.store(true, Ordering::Relaxed);
-                }
+            while !over.load(Ordering::Relaxed) {
                 if told.is_none_or(|told| told.elapsed() >= STATUS_EVERY) {
                     told = Some(Instant::now());
-                    shared.keeper().expire(now_ns());
                     teller.tell(tell);
                 }
                 std::thread::sleep(TICK);
@@ -414,10 +494,10 @@ impl Teller<'_, '_> {
         if let Err(error) = status.write(self.shared.archive) {
             // A full disk is told of where it matters.
             if error.kind() != std::io::ErrorKind::StorageFull {
-                self.shared.trouble(format!("the status cannot be written: {error}"));
+                self.shared.complain("the status cannot be written: ", &error);
             }
         }
-        let troubles = std::mem::take(&mut *lock(&self.shared.troubles));
+        let troubles = std::mem::take(&mut lock(&self.shared.troubles).to_say);
         for trouble in troubles {
             tell(Event::Trouble(trouble));
         }
@@ -452,10 +532,13 @@ impl Teller<'_, '_> {
             bits_per_second = 8.0 * gained(run.wire_bytes, before.wire_bytes);
         }
         self.last = Some((now, run));
+        let open_bytes = get(&counters.open_bytes);
+        let open_oldest = Some(get(&counters.open_time_min)).filter(|&ns| ns > 0);
         let (now_ns, since) = (now_ns(), get(&counters.waiting_since_ns));
         let lag = if since == 0 { 0 } else { now_ns.saturating_sub(since) };
         Status {
             pid: std::process::id(),
+            folder: self.shared.archive.folder().display().to_string(),
             device: self.device.to_owned(),
             started_ns: self.started_ns,
             updated_ns: now_ns,
@@ -472,10 +555,10 @@ impl Teller<'_, '_> {
             index_bytes: get(&counters.index_bytes),
             waiting: get(&counters.waiting),
             index_lag_seconds: lag as f64 / 1e9,
-            segments: stock.segments,
-            packet_bytes: stock.packet_bytes,
+            segments: stock.segments + u64::from(open_bytes > 0),
+            packet_bytes: stock.packet_bytes + open_bytes,
             segment_index_bytes: stock.index_bytes,
-            oldest_packet_ns: stock.oldest_ns.unwrap_or(0),
+            oldest_packet_ns: stock.oldest_ns.into_iter().chain(open_oldest).min().unwrap_or(0),
             disk_free_bytes: space.free,
             disk_percent: space.percent(),
             removed_by: removed.segments,
@@ -492,8 +575,9 @@ fn source_status(counters: &SourceCounters) -> SourceStatus {
     SourceStatus {
         name: counters.name.clone(),
         up: counters.up.load(Ordering::Relaxed),
-        received: get(&counters.received),
+        received: get(&counters.received).saturating_sub(get(&counters.not_wanted)),
         stored: get(&counters.stored),
+        stored_bytes: get(&counters.stored_bytes),
         ring_fill: counters.ring_fill(),
         queue_fill: waiting / get(&counters.blocks).max(1) as f64,
         broken: counters.broken.load(Ordering::Relaxed),

@@ -49,8 +49,12 @@ fn sync(shared: &Shared<'_>) {
     let packets = growing.packets.load(Ordering::Relaxed);
     let folder = shared.archive.folder().join("packets");
     match growing.file.sync().and_then(|()| Disk.sync_folder(&folder)) {
+        Ok(()) if growing.sync_failed.load(Ordering::Relaxed) => {}
         Ok(()) => shared.synced(packets),
-        Err(error) => shared.trouble(format!("packets cannot be synced: {error}")),
+        Err(error) => {
+            growing.sync_failed.store(true, Ordering::Relaxed);
+            shared.complain("packets cannot be synced: ", &error);
+        }
     }
 }
 
@@ -59,11 +63,17 @@ fn complete(shared: &Shared<'_>, mut closed: Closed) -> Option<Closed> {
     let bytes = closed.bytes;
     let done = if closed.broken { mend(shared, &closed) } else { seal(shared, &closed) };
     let Err(error) = done else {
-        let mut keeper = shared.keeper();
-        keeper.closed(bytes);
-        keeper.trim();
+        shared.keeper().trim();
         return None;
     };
+    let recording = &closed.recording;
+    if !recording.sealed_path().exists() && !recording.unfinished_path().exists() {
+        // The archive was removed, or its disk is gone.
+        take_back(shared, &closed, closed.packets);
+        shared.keeper().closed(bytes);
+        shared.trouble(format!("{} is gone, and its packets with it", recording.name()));
+        return None;
+    }
     if !std::mem::replace(&mut closed.failed, true) {
         let path = closed.recording.unfinished_path();
         shared.trouble(format!("{} cannot be completed: {error}", path.display()));
@@ -86,8 +96,11 @@ fn seal(shared: &Shared<'_>, closed: &Closed) -> io::Result<()> {
         time_max: closed.time_max,
         ..Kept::default()
     };
-    shared.keeper().add(recording.name(), kept);
-    finish(shared, recording, closed.packets);
+    let mut keeper = shared.keeper();
+    keeper.add(recording.name(), kept);
+    keeper.closed(closed.bytes);
+    drop(keeper);
+    finish(shared, recording, if closed.sync_failed { 0 } else { closed.packets });
     Ok(())
 }
 
@@ -97,7 +110,20 @@ fn mend(shared: &Shared<'_>, closed: &Closed) -> io::Result<()> {
     // What was not counted as written is written elsewhere, or lost.
     closed.file.cut(closed.bytes)?;
     let there = shared.archive.seal_held(recording)?.packets;
-    let mut missing = closed.packets.saturating_sub(there);
+    take_back(shared, closed, closed.packets.saturating_sub(there));
+    let mut keeper = shared.keeper();
+    keeper.closed(closed.bytes);
+    if there > 0 {
+        keeper.add(recording.name(), Kept { packets: there, ..Kept::default() });
+        keeper.indexed(recording);
+        drop(keeper);
+        finish(shared, recording, there);
+    }
+    Ok(())
+}
+
+/// Counts packets as lost that were taken for stored.
+fn take_back(shared: &Shared<'_>, closed: &Closed, mut missing: u64) {
     shared.counters.packets.fetch_sub(missing, Ordering::Relaxed);
     // The last ones of the file are missing.
     for (source, packets) in closed.from.iter().rev() {
@@ -106,14 +132,6 @@ fn mend(shared: &Shared<'_>, closed: &Closed) -> io::Result<()> {
         source.lost_by_writer.fetch_add(of_this, Ordering::Relaxed);
         missing -= of_this;
     }
-    if there > 0 {
-        let mut keeper = shared.keeper();
-        keeper.add(recording.name(), Kept { packets: there, ..Kept::default() });
-        keeper.indexed(recording);
-        drop(keeper);
-        finish(shared, recording, there);
-    }
-    Ok(())
 }
 
 fn finish(shared: &Shared<'_>, recording: &Recording, packets: u64) {

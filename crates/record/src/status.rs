@@ -1,16 +1,24 @@
 //! What a recorder says of itself: live, in the archive, and to Prometheus.
 
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
 
 use serde::{Deserialize, Serialize};
 use tapdex_engine::archive::Archive;
+use tapdex_engine::storage::write_file;
 
 use crate::keeper::REASONS;
 use crate::metrics::{Exposition, Histogram};
 
 const STATUS_NAME: &str = "recording.toml";
 const LOCK_NAME: &str = ".recording.lock";
+const LOCK_TRIES: u32 = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Packets that were lost, by the place where that happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -64,6 +72,8 @@ pub struct SourceStatus {
     pub received: u64,
     /// Packets in the files.
     pub stored: u64,
+    /// Their bytes on the wire.
+    pub stored_bytes: u64,
     /// How full the kernel's ring is, from 0 to 1; estimated.
     pub ring_fill: f64,
     /// How full the queue to the writer is.
@@ -115,6 +125,8 @@ impl Totals {
 pub struct Status {
     /// Its process.
     pub pid: u32,
+    /// The archive.
+    pub folder: String,
     /// What builds indexes: `cpu` or `cuda`.
     pub device: String,
     /// When it began, in nanoseconds since 1970.
@@ -190,7 +202,18 @@ impl Status {
     pub(crate) fn write(&self, archive: &Archive) -> io::Result<()> {
         let path = Self::path(archive);
         let hidden = path.with_file_name(format!(".{STATUS_NAME}.tmp"));
-        std::fs::write(&hidden, toml::to_string(self).map_err(io::Error::other)?)?;
+        let text = toml::to_string(self).map_err(io::Error::other)?;
+        if self.ended {
+            // The last one is to outlast a loss of power.
+            return write_file(&path, text.as_bytes());
+        }
+        // What another process has left, or a link that somebody has put there.
+        match std::fs::remove_file(&hidden) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&hidden)?;
+        file.write_all(text.as_bytes())?;
         std::fs::rename(hidden, path)
     }
 
@@ -275,16 +298,18 @@ impl Status {
         text.gauge(
             "tapdex_storage_free_bytes",
             "Bytes free on the disk.",
-            none,
+            &[("disk", self.folder.as_str())],
             self.disk_free_bytes,
         );
         text.gauge("tapdex_storage_segments", "Recordings.", none, self.segments);
-        text.gauge(
-            "tapdex_storage_oldest_packet_timestamp_seconds",
-            "Time of the oldest packet.",
-            none,
-            self.oldest_packet_ns as f64 / 1e9,
-        );
+        if self.oldest_packet_ns > 0 {
+            text.gauge(
+                "tapdex_storage_oldest_packet_timestamp_seconds",
+                "Time of the oldest packet.",
+                none,
+                self.oldest_packet_ns as f64 / 1e9,
+            );
+        }
         for (reason, count) in REASONS.iter().zip(self.removed_by) {
             text.counter(
                 "tapdex_retention_deleted_segments_total",
@@ -293,7 +318,8 @@ impl Status {
                 count,
             );
         }
-        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        let revision = option_env!("TAPDEX_REVISION").unwrap_or("unknown");
+        let version = [("version", env!("CARGO_PKG_VERSION")), ("revision", revision)];
         text.gauge("tapdex_build_info", "1, and the version.", &version, 1_u32);
         text.finish()
     }
@@ -306,6 +332,12 @@ impl Status {
                 "Packets in files.",
                 &iface,
                 source.stored,
+            );
+            text.counter(
+                "tapdex_capture_bytes_total",
+                "Bytes on the wire of packets in files.",
+                &iface,
+                source.stored_bytes,
             );
             text.counter(
                 "tapdex_capture_received_packets_total",
@@ -349,19 +381,14 @@ impl Status {
                 source.reopened,
             );
         }
-        let none: &[(&str, &str)] = &[];
-        text.counter(
-            "tapdex_capture_bytes_total",
-            "Bytes on the wire of packets in files.",
-            none,
-            self.run.wire_bytes,
-        );
-        text.gauge(
-            "tapdex_capture_last_packet_timestamp_seconds",
-            "Time of the last packet.",
-            none,
-            self.last_packet_ns as f64 / 1e9,
-        );
+        if self.last_packet_ns > 0 {
+            text.gauge(
+                "tapdex_capture_last_packet_timestamp_seconds",
+                "Time of the last packet.",
+                &[],
+                self.last_packet_ns as f64 / 1e9,
+            );
+        }
     }
 }
 
@@ -372,13 +399,17 @@ pub(crate) struct RunLock(#[allow(dead_code, reason = "held, not used")] std::fs
 impl RunLock {
     /// `None` if another recorder runs on the archive.
     pub(crate) fn take(folder: &Path) -> io::Result<Option<Self>> {
-        let path = folder.join(LOCK_NAME);
-        let file =
-            std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self(file))),
-            Err(std::fs::TryLockError::WouldBlock) => Ok(None),
-            Err(std::fs::TryLockError::Error(error)) => Err(error),
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        let file = options.custom_flags(OFlag::O_NOFOLLOW.bits()).open(folder.join(LOCK_NAME))?;
+        for _ in 0..LOCK_TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(Self(file))),
+                Err(std::fs::TryLockError::Error(error)) => return Err(error),
+                // Who only looks whether a recorder runs holds it for a moment.
+                Err(std::fs::TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            }
         }
+        Ok(None)
     }
 }

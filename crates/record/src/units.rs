@@ -34,6 +34,18 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     scale(number, factor).ok_or_else(error)
 }
 
+/// Bytes with a unit: a bare number would be bytes here, and KiB or MiB to other programs.
+pub fn parse_size_with_unit(text: &str) -> Result<u64, UnitError> {
+    match text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        true => Err(UnitError {
+            text: text.to_owned(),
+            what: "size with a unit",
+            expected: "64MiB or the like",
+        }),
+        false => parse_size(text),
+    }
+}
+
 /// A time: `90s`, `15min`, `36h`, `30d`, `2w`; `m` is minutes.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let error = || UnitError {
@@ -110,7 +122,7 @@ impl Rotation {
             } else if let Ok(time) = parse_duration(part) {
                 rotation.time = time;
             } else {
-                rotation.bytes = parse_size(part).map_err(|_| UnitError {
+                rotation.bytes = parse_size_with_unit(part).map_err(|_| UnitError {
                     text: part.to_owned(),
                     what: "limit of a recording",
                     expected: "a size, a time or packets, as in 1GiB,15min or 100000packets",
@@ -122,6 +134,9 @@ impl Rotation {
         Ok(rotation)
     }
 }
+
+/// Fewer bytes than this are hardly what somebody wants to keep.
+const LIMIT_MIN: u64 = 10 << 20;
 
 /// How much may be kept: whatever is exceeded first makes the oldest recordings go.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -149,6 +164,13 @@ impl Retention {
             self.percent = Some(self.percent.map_or(percent, |known| known.min(percent)));
         } else {
             let bytes = parse_size(text)?;
+            if bytes < LIMIT_MIN {
+                return Err(UnitError {
+                    text: text.to_owned(),
+                    what: "limit that leaves room for recordings",
+                    expected: "10MiB or more, or percent of the disk as in 80%",
+                });
+            }
             self.bytes = Some(self.bytes.map_or(bytes, |known| known.min(bytes)));
         }
         Ok(())
@@ -202,6 +224,12 @@ mod tests {
             retention.limit(text).unwrap();
         }
         assert_eq!((retention.percent, retention.bytes), (Some(80.0), Some(1 << 30)));
-        assert!(["0%", "101%", "x%", "", "NaN%"].iter().all(|text| retention.limit(text).is_err()));
+        assert!(Rotation::parse("60").is_err() && parse_size_with_unit("65536").is_err());
+        assert_eq!(parse_size_with_unit("64MiB"), Ok(64 << 20));
+        assert!(
+            ["0%", "101%", "x%", "", "NaN%", "80"]
+                .iter()
+                .all(|text| retention.limit(text).is_err())
+        );
     }
 }

@@ -8,7 +8,7 @@
 //! file its name when it is closed.
 
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ use crate::recorder::{Shared, now_ns};
 const ALIGN: usize = 4_096;
 /// How often the clock is looked at while nothing comes.
 const TICK: Duration = Duration::from_millis(50);
+/// How often something else than a full disk is tried before it is told loudly.
+const ERROR_TRIES: u32 = 3;
 /// How long a full disk is left alone before it is tried again.
 const FULL_RETRY: Duration = Duration::from_millis(100);
 /// How often it is tried before what cannot be written is given up, once we are to stop.
@@ -44,6 +46,8 @@ pub(crate) struct Closed {
     pub(crate) from: Vec<(Arc<SourceCounters>, u64)>,
     /// Not all of it could be written, or there is no packet in it.
     pub(crate) broken: bool,
+    /// It could not be synced once.
+    pub(crate) sync_failed: bool,
     /// It could not be completed once.
     pub(crate) failed: bool,
 }
@@ -57,6 +61,8 @@ pub(crate) struct Current(Mutex<Option<Growing>>);
 pub(crate) struct Growing {
     pub(crate) file: Arc<dyn PacketFile>,
     pub(crate) packets: Arc<AtomicU64>,
+    /// It could not be synced once: the system would not say so again.
+    pub(crate) sync_failed: Arc<AtomicBool>,
 }
 
 impl Current {
@@ -83,7 +89,6 @@ struct Open {
     interfaces: usize,
     since: Instant,
     packets: u64,
-    wire_bytes: u64,
     time_min: u64,
     time_max: u64,
     from: Vec<(Arc<SourceCounters>, u64)>,
@@ -156,16 +161,23 @@ pub(crate) struct Writer<'s, 'a> {
     allowance: u64,
     /// What the statistics of all recordings so far say of each interface.
     told: Vec<Statistics>,
+    /// The number of the last recording of this run.
+    last_number: u64,
     /// Something could not be written until we were told to stop. All else is tried once.
     gave_up: bool,
-    /// When something that cannot be put right was last complained of.
-    complained: Option<Instant>,
 }
 
 impl<'s, 'a> Writer<'s, 'a> {
     pub(crate) fn new(shared: &'s Shared<'a>, closed: SyncSender<Closed>) -> Self {
-        let (allowance, gave_up) = (0, false);
-        Self { shared, closed, open: None, allowance, told: Vec::new(), gave_up, complained: None }
+        Self {
+            shared,
+            closed,
+            open: None,
+            allowance: 0,
+            told: Vec::new(),
+            last_number: 0,
+            gave_up: false,
+        }
     }
 
     pub(crate) fn run(mut self, full: &Receiver<Block>) {
@@ -184,11 +196,20 @@ impl<'s, 'a> Writer<'s, 'a> {
 
     /// Writes a block. If that is not possible before we are told to stop, its packets are lost.
     fn take(&mut self, block: Block) {
+        // No more than one index takes, or somebody has asked for.
+        let packets = self.open.as_ref().map_or(0, |open| open.packets);
+        if packets > 0 && packets + block.packets > self.shared.rotation.packets {
+            self.close();
+        }
         let written = self.retrying(block.bytes.len() as u64, |this| this.write(&block));
         let counters = &self.shared.counters;
         block.counters.blocks_full.fetch_sub(1, Ordering::Relaxed);
         if written {
             block.counters.stored.fetch_add(block.packets, Ordering::Relaxed);
+            block.counters.stored_bytes.fetch_add(block.wire_bytes, Ordering::Relaxed);
+            let open = self.open.as_ref();
+            counters.open_bytes.store(open.map_or(0, Open::bytes), Ordering::Relaxed);
+            counters.open_time_min.store(open.map_or(0, |o| o.time_min), Ordering::Relaxed);
             counters.packets.fetch_add(block.packets, Ordering::Relaxed);
             counters.wire_bytes.fetch_add(block.wire_bytes, Ordering::Relaxed);
             counters.last_packet_ns.fetch_max(block.time_max, Ordering::Relaxed);
@@ -210,7 +231,10 @@ impl<'s, 'a> Writer<'s, 'a> {
             let had_room = self.has_room(bytes);
             let result = if had_room { step(self) } else { Err(full()) };
             let Err(error) = result else {
-                self.resume();
+                // What needs no room does not tell, at the end, whether there is some.
+                if bytes > 0 || !self.shared.stop.load(Ordering::Relaxed) {
+                    self.resume();
+                }
                 return true;
             };
             if is_full(&error) {
@@ -221,10 +245,14 @@ impl<'s, 'a> Writer<'s, 'a> {
                     continue;
                 }
                 if !self.make_way(had_room, tried) {
-                    self.pause();
+                    let why = self.shared.keeper().shortage();
+                    self.pause(&format!("{why}, and no recording is left that may go"));
                 }
             } else {
-                self.complain(&error);
+                self.shared.complain("it is tried again: ", &error);
+                if tried > ERROR_TRIES {
+                    self.pause("packets cannot be written");
+                }
                 // Perhaps only this file cannot be written: what it has stays as it is.
                 self.hand_over(true);
             }
@@ -271,30 +299,18 @@ impl<'s, 'a> Writer<'s, 'a> {
         self.allowance >= bytes
     }
 
-    fn pause(&mut self) {
+    fn pause(&mut self, why: &str) {
         if !self.shared.counters.paused.swap(true, Ordering::Relaxed) {
             self.shared.counters.pauses.fetch_add(1, Ordering::Relaxed);
-            self.shared.trouble(
-                "PAUSED: the disk is full, and no recording may go; packets are counted as lost \
-                 until there is room"
-                    .to_owned(),
-            );
+            self.shared.trouble(format!(
+                "PAUSED: {why}; packets are counted as lost until that has changed"
+            ));
         }
     }
 
     fn resume(&mut self) {
         if self.shared.counters.paused.swap(false, Ordering::Relaxed) {
-            self.shared.trouble("there is room again; recording goes on".to_owned());
-        }
-    }
-
-    fn complain(&mut self, error: &ArchiveError) {
-        let is_new = self.complained.is_none_or(|at| at.elapsed() > Duration::from_secs(10));
-        if is_new {
-            use std::error::Error;
-            let cause = error.source().map_or(String::new(), |source| format!(": {source}"));
-            self.shared.trouble(format!("{error}{cause}; it is tried again"));
-            self.complained = Some(Instant::now());
+            self.shared.trouble("recording goes on".to_owned());
         }
     }
 
@@ -317,7 +333,6 @@ impl<'s, 'a> Writer<'s, 'a> {
         }
         open.append(&block.bytes).map_err(failed)?;
         open.packets += block.packets;
-        open.wire_bytes += block.wire_bytes;
         open.time_min = open.time_min.min(block.time_min);
         open.time_max = open.time_max.max(block.time_max);
         match open.from.last_mut() {
@@ -335,12 +350,14 @@ impl<'s, 'a> Writer<'s, 'a> {
     }
 
     /// Opens the next recording, with the interfaces that there are.
-    fn begin(&self) -> Result<Open, ArchiveError> {
-        let recording = self.shared.archive.new_recording(now_ns())?;
+    fn begin(&mut self) -> Result<Open, ArchiveError> {
+        let recording = self.shared.archive.new_recording(now_ns(), self.last_number)?;
+        self.last_number = recording.number().unwrap_or(self.last_number);
         let path = recording.unfinished_path();
         let failed = |source| ArchiveError::Io { what: "create", path: path.clone(), source };
         let file = self.shared.disk.create(&path).map_err(failed)?;
-        let growing = Growing { file: Arc::from(file), packets: Arc::default() };
+        let growing =
+            Growing { file: Arc::from(file), packets: Arc::default(), sync_failed: Arc::default() };
         let mut open = Open {
             recording,
             growing: growing.clone(),
@@ -350,7 +367,6 @@ impl<'s, 'a> Writer<'s, 'a> {
             interfaces: 0,
             since: Instant::now(),
             packets: 0,
-            wire_bytes: 0,
             time_min: u64::MAX,
             time_max: 0,
             from: Vec::new(),
@@ -445,6 +461,8 @@ impl<'s, 'a> Writer<'s, 'a> {
     fn hand_over(&mut self, broken: bool) {
         let Some(open) = self.open.take() else { return };
         self.shared.current.set(None);
+        self.shared.counters.open_bytes.store(0, Ordering::Relaxed);
+        self.shared.counters.open_time_min.store(0, Ordering::Relaxed);
         self.shared.keeper().closing(open.bytes());
         // The next one is asked for: there may be too many recordings.
         self.allowance = 0;
@@ -454,6 +472,7 @@ impl<'s, 'a> Writer<'s, 'a> {
             time_min: open.time_min,
             time_max: open.time_max,
             recording: open.recording,
+            sync_failed: open.growing.sync_failed.load(Ordering::Relaxed),
             file: open.growing.file,
             from: open.from,
             broken: broken || open.packets == 0,
@@ -478,7 +497,10 @@ fn is_full(error: &ArchiveError) -> bool {
 fn statistics(registered: &Registered) -> Statistics {
     let counters = &registered.counters;
     Statistics {
-        received: counters.received.load(Ordering::Relaxed),
+        received: counters
+            .received
+            .load(Ordering::Relaxed)
+            .saturating_sub(counters.not_wanted.load(Ordering::Relaxed)),
         lost_by_interface: counters.lost_by_interface.load(Ordering::Relaxed),
         lost_by_kernel: counters.lost_by_kernel.load(Ordering::Relaxed)
             + counters.lost_by_writer.load(Ordering::Relaxed),

@@ -18,7 +18,7 @@ use tapdex_report::table::{self, Align};
 
 use super::ask::{Answers, How, line};
 use super::progress::Progress;
-use super::{CANNOT_WRITE, Damaged, note};
+use super::{CANNOT_WRITE, Damaged, interrupt, note};
 
 /// Make up traffic, index it, and search it beside a plain scan.
 ///
@@ -56,12 +56,12 @@ impl Folder {
         let keep = args.keep.is_some();
         let doomed = path.clone();
         // Without a handler the folder stays; it is in the folder for temporary files.
-        drop(ctrlc::set_handler(move || {
+        interrupt::handle(move || {
             if !keep {
                 drop(std::fs::remove_dir_all(&doomed));
             }
             std::process::exit(crate::EXIT_INTERRUPTED.into());
-        }));
+        });
         Ok(Self { path, keep })
     }
 }

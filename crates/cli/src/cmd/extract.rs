@@ -40,7 +40,7 @@ use super::{CANNOT_WRITE, Nothing, note};
 /// --to hold for them, too.
 ///
 /// With --follow packets are written as tapdex record gets them, until Ctrl-C; the file is complete
-/// then.
+/// then, and the exit code is 0. A second Ctrl-C leaves nothing behind.
 ///
 /// Exits with 3 if a segment could not be asked, which is named; the rest is written.
 #[derive(Debug, clap::Args)]
@@ -108,6 +108,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     summary(&answers, written.packets, Some(written.bytes), seconds);
     answers.finish()?;
     report_failed(&written.failed)?;
+    follow::finish(written.missed)?;
     if found == 0 && args.fail_if_empty {
         return Err(Nothing.into());
     }
@@ -120,6 +121,8 @@ struct Written {
     bytes: u64,
     stopped: bool,
     failed: Vec<ArchiveError>,
+    /// Recordings that were not read to their end.
+    missed: usize,
 }
 
 fn write(
@@ -144,10 +147,11 @@ fn write(
         stopped: false,
     };
     let failed = extract.write_all(args, answers, progress)?;
+    let mut missed = 0;
     if args.follow && !extract.stopped {
         let mut following = Following { args, extract: &mut extract };
         following.pause()?;
-        follow::run(archive, query, answers, &mut following)?;
+        missed = follow::run(archive, query, answers, &mut following)?;
     }
     if extract.interfaces.is_empty() {
         // Readers want to know of an interface, even if it has no packets.
@@ -158,7 +162,7 @@ fn write(
     }
     let Extract { writer, packets, bytes, stopped, .. } = extract;
     drop(writer.finish().context(CANNOT_WRITE)?);
-    Ok(Written { packets, bytes, stopped, failed })
+    Ok(Written { packets, bytes, stopped, failed, missed })
 }
 
 /// What was asked, for whoever finds the file.
@@ -224,7 +228,7 @@ impl<W: Write> Extract<W> {
         let mut wrong = None;
         let failed = in_time_order(&found, &mut |packet| {
             let record = packet.record;
-            if !self.has_room(args, &record) {
+            if follow::is_stopped() || !self.has_room(args, &record) {
                 return Ok(false);
             }
             let (segment, _) = found[packet.source];
@@ -314,5 +318,9 @@ impl<W: Write> Follower for Following<'_, W> {
 
     fn pause(&mut self) -> anyhow::Result<()> {
         self.extract.writer.flush().context(CANNOT_WRITE)
+    }
+
+    fn is_on_stdout(&self) -> bool {
+        self.args.write.as_os_str() == "-"
     }
 }

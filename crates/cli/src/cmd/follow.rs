@@ -1,13 +1,17 @@
 //! Going on with what a recorder writes, until somebody has enough.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tapdex_engine::archive::Archive;
 use tapdex_engine::query::{Follow, Fresh, Query};
+use tapdex_record::status::Status;
 
 use super::ask::{Answers, now_ns};
-use super::note;
+use super::{CANNOT_WRITE, Incomplete, chain, interrupt, note};
 
 /// How often we look for new packets.
 const EVERY: Duration = Duration::from_millis(200);
@@ -16,10 +20,18 @@ const LATE_NS: i128 = 3_000_000_000;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C ends the following, and not the process.
+/// From now on Ctrl-C ends the following, and not the process; another one ends that, too.
 pub(super) fn watch() {
-    // Without a handler the process ends at once.
-    drop(ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed)));
+    interrupt::handle(|| {
+        if STOP.swap(true, Ordering::Relaxed) {
+            interrupt::exit();
+        }
+    });
+}
+
+/// Whether somebody has enough.
+pub(super) fn is_stopped() -> bool {
+    STOP.load(Ordering::Relaxed)
 }
 
 /// Who gets the packets.
@@ -28,23 +40,34 @@ pub(super) trait Follower {
     fn packet(&mut self, fresh: &Fresh<'_>) -> anyhow::Result<bool>;
     /// All that there was has been handed over: time to show it.
     fn pause(&mut self) -> anyhow::Result<()>;
+    /// Whether the packets go to standard output.
+    fn is_on_stdout(&self) -> bool;
 }
 
 /// Hands packets over as they are recorded, until the follower has enough, Ctrl-C, or the time that
-/// is wanted is over.
+/// is wanted is over. How many recordings could not be read to their end; they have been named.
 pub(super) fn run(
     archive: &Archive,
     query: &Query,
     answers: &Answers,
     follower: &mut dyn Follower,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<usize> {
     let mut follow = Follow::after(archive, query, answers.segments.iter().map(|(s, _)| s));
-    let mut refused = 0;
+    let (mut refused, mut missed) = (0, 0);
+    let (_, to) = query.times();
+    let is_over = || to.is_some_and(|to| now_ns() > i128::from(to) + LATE_NS);
+    if !is_stopped() && !is_over() && !Status::is_running(archive) {
+        let archive = archive.folder().display();
+        note(&format!("no recorder runs on {archive}; waiting for one, until Ctrl-C"));
+    }
     loop {
         let mut outcome = Ok(true);
         follow.poll(&mut |fresh| {
+            if is_stopped() {
+                return Ok(false);
+            }
             outcome = follower.packet(&fresh);
-            Ok(matches!(outcome, Ok(true)) && !STOP.load(Ordering::Relaxed))
+            Ok(matches!(outcome, Ok(true)))
         })?;
         let go_on = outcome?;
         follower.pause()?;
@@ -54,11 +77,37 @@ pub(super) fn run(
                 note(&format!("packets of {link} are left out: {message}"));
             }
         }
-        let (_, to) = query.times();
-        let over = to.is_some_and(|to| now_ns() > i128::from(to) + LATE_NS);
-        if !go_on || over || STOP.load(Ordering::Relaxed) {
-            return Ok(());
+        for error in &follow.missed()[missed..] {
+            note(&chain(error));
+        }
+        missed = follow.missed().len();
+        if !go_on || is_over() || is_stopped() {
+            return Ok(missed);
+        }
+        if follower.is_on_stdout() && !has_reader() {
+            // As if we had written something and were told.
+            let gone = io::Error::from(io::ErrorKind::BrokenPipe);
+            return Err(gone).context(CANNOT_WRITE);
         }
         std::thread::sleep(EVERY);
+    }
+}
+
+/// Whether somebody reads what goes to standard output, or may do so later.
+fn has_reader() -> bool {
+    let stdout = io::stdout();
+    let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+    // What cannot be asked is written to until that fails.
+    let answered = poll(&mut asked, Some(&Timespec::default()));
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    answered.is_err() || !asked[0].revents().intersects(gone)
+}
+
+/// An error that says that the answer is incomplete, if recordings could not be read to their end.
+pub(super) fn finish(missed: usize) -> anyhow::Result<()> {
+    match missed {
+        0 => Ok(()),
+        1 => Err(Incomplete("a recording could not be read, see above".into()).into()),
+        n => Err(Incomplete(format!("recordings could not be read, {n} times, see above")).into()),
     }
 }

@@ -13,7 +13,7 @@ use tapdex_gpu::flow::SegmentIndexer;
 use super::ask::DEFAULT_ARCHIVE;
 use super::device::DeviceArg;
 use super::progress::Progress;
-use super::{Incomplete, Interrupted, chain, counted, note};
+use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 
 /// Take captures into an archive, so that they can be searched.
 ///
@@ -119,12 +119,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .collect();
     static STOP: AtomicBool = AtomicBool::new(false);
     // Without a handler the process ends at once, and the next run clears up.
-    drop(ctrlc::set_handler(|| {
+    interrupt::handle(|| {
         // Once more, as when a stream has nothing to say: what is left over is cleared up later.
         if STOP.swap(true, Ordering::Relaxed) {
             std::process::exit(crate::EXIT_INTERRUPTED.into());
         }
-    }));
+    });
     let line = Mutex::new(if args.quiet { Progress::hidden() } else { Progress::new() });
     let show = |done: Done| {
         // Whoever comes while another writes has nothing newer to say.

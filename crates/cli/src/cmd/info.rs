@@ -13,7 +13,7 @@ use tapdex_report::table::{self, Align};
 use super::ask::{ArchiveArg, line};
 use super::index_file::json;
 use super::record::by_stage;
-use super::{CANNOT_WRITE, Incomplete, chain, counted, note, shown_path};
+use super::{CANNOT_WRITE, Incomplete, chain, counted, note, shown_packets};
 
 /// Show what an archive has: packets, times, gaps, and what the indexes take.
 ///
@@ -276,7 +276,7 @@ fn write_tables(
                     note.records.to_string(),
                     segment.index().len_bytes().to_string(),
                     segment.index().row_order().name().to_owned(),
-                    shown_path(&segment.packet_path()),
+                    shown_packets(segment),
                     note.source.damage.clone(),
                 ]
             })
@@ -288,7 +288,7 @@ fn write_tables(
 
 /// What a recorder says of itself.
 fn recorder_rows(status: &Status, running: bool) -> Vec<(&'static str, String)> {
-    let state = recorder_state(status, running);
+    let state = recorder_text(status, running);
     let names: Vec<&str> = status.sources.iter().map(|source| source.name.as_str()).collect();
     let mut rows = vec![
         ("recorder", format!("{state}, from {}", names.join(", "))),
@@ -307,13 +307,24 @@ fn recorder_rows(status: &Status, running: bool) -> Vec<(&'static str, String)> 
     rows
 }
 
-/// What a recorder does.
-fn recorder_state(status: &Status, running: bool) -> String {
+/// What a recorder does, in a word.
+fn recorder_state(status: &Status, running: bool) -> &'static str {
     match (running, status.ended, status.paused) {
-        (true, _, true) => format!("process {}, PAUSED: the disk is full", status.pid),
-        (true, ..) => format!("process {}, running", status.pid),
-        (_, true, _) => format!("ended {}", format_time(status.updated_ns.into())),
-        _ => format!("killed after {}", format_time(status.updated_ns.into())),
+        (true, _, true) => "paused",
+        (true, ..) => "running",
+        (_, true, _) => "ended",
+        _ => "killed",
+    }
+}
+
+/// What a recorder does, for people.
+fn recorder_text(status: &Status, running: bool) -> String {
+    let (pid, updated) = (status.pid, format_time(status.updated_ns.into()));
+    match recorder_state(status, running) {
+        "paused" => format!("process {pid}, PAUSED: the disk is full"),
+        "killed" => format!("killed after {updated}"),
+        "ended" => format!("ended {updated}"),
+        state => format!("process {pid}, {state}"),
     }
 }
 
@@ -366,7 +377,7 @@ fn write_json(
             let note = segment.note();
             let object = [
                 ("segment", json::string(&segment.path().display().to_string())),
-                ("file", json::string(&shown_path(&segment.packet_path()))),
+                ("file", json::string(&shown_packets(segment))),
                 ("packets", note.records.to_string()),
                 ("first", time(Some(note.time_min))),
                 ("last", time(Some(note.time_max))),
@@ -412,7 +423,9 @@ fn recorder_json(status: &Status, running: bool) -> String {
     };
     let sources: Vec<String> = status.sources.iter().map(source).collect();
     let object = [
-        ("state", json::string(&recorder_state(status, running))),
+        ("state", json::string(recorder_state(status, running))),
+        ("pid", status.pid.to_string()),
+        ("updated", json::string(&format_time(status.updated_ns.into()))),
         ("running", running.to_string()),
         ("run", totals(&status.run)),
         ("total", totals(&status.total)),

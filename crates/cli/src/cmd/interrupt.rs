@@ -1,10 +1,10 @@
-//! What Ctrl-C does to a file that is not complete yet.
+//! What Ctrl-C does, and what it does to a file that is not complete yet. SIGTERM and SIGHUP are
+//! the same to us.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// As shells have it: 128 and the number of the signal.
-const EXIT_INTERRUPTED: i32 = 130;
+use nix::sys::signal::{SigSet, Signal};
 
 /// The file that must not stay if the process is told to stop.
 static PENDING: Mutex<Option<PathBuf>> = Mutex::new(None);
@@ -13,17 +13,40 @@ fn pending() -> std::sync::MutexGuard<'static, Option<PathBuf>> {
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// From now on Ctrl-C calls this, unless it calls something else already. Without a handler it ends
+/// the process.
+pub(super) fn handle(handler: impl FnMut() + Send + 'static) {
+    if is_hangup_ignored() {
+        // By nohup, and so it stays: what is blocked does not get to a handler.
+        let mut hangup = SigSet::empty();
+        hangup.add(Signal::SIGHUP);
+        let _ = hangup.thread_block();
+    }
+    drop(ctrlc::set_handler(handler));
+}
+
+/// Whether whoever started us does not want us to end with the terminal.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The lowest bit is signal 1.
+    ignored.is_some_and(|mask| mask & 1 == 1)
+}
+
 /// From now on Ctrl-C removes the pending file, if there is one, before the process ends.
 pub(super) fn watch() {
-    // Without a handler the process ends all the same, and the next build clears up.
-    drop(ctrlc::set_handler(|| {
-        // Held until the end, so that nothing is renamed in the meantime.
-        let pending = pending();
-        if let Some(path) = pending.as_deref() {
-            drop(std::fs::remove_file(path));
-        }
-        std::process::exit(EXIT_INTERRUPTED);
-    }));
+    handle(|| exit());
+}
+
+/// Removes the pending file, if there is one, and ends the process.
+pub(super) fn exit() -> ! {
+    // Held until the end, so that nothing is renamed in the meantime.
+    let pending = pending();
+    if let Some(path) = pending.as_deref() {
+        drop(std::fs::remove_file(path));
+    }
+    std::process::exit(crate::EXIT_INTERRUPTED.into());
 }
 
 /// A file that Ctrl-C removes as long as this lives.

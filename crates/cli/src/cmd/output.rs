@@ -131,7 +131,7 @@ impl Write for Output<'_> {
         match &mut self.target {
             Target::Stdout(out) => out.flush(),
             Target::Device(file) => file.flush(),
-            Target::File { .. } => Ok(()),
+            Target::File { file, .. } => file.flush(),
         }
     }
 }

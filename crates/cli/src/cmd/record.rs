@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use tapdex_engine::archive::{Archive, ArchiveError, Order, Recovered};
 use tapdex_gpu::flow::SegmentIndexer;
 use tapdex_record::metrics::{Histogram, MetricsServer};
 use tapdex_record::notify;
-use tapdex_record::privileges::{Account, Keep, give};
+use tapdex_record::privileges::{Account, Keep, give, restrict_new_files};
 use tapdex_record::recorder::{Control, Event, Recorder};
 use tapdex_record::signals;
 use tapdex_record::source::{Source, list_interfaces};
@@ -77,10 +77,12 @@ pub(crate) struct Args {
     /// Packets in memory that wait for the disk [default: 64MiB].
     #[arg(long, value_name = "SIZE")]
     queue: Option<String>,
-    /// When to begin the next recording: size, time, packets [default: 1GiB,15min].
+    /// When to begin the next recording: size, time, packets, whichever comes first
+    /// [default: 1GiB,15min,4194304packets].
     #[arg(long, value_name = "LIMITS")]
     rotate: Option<String>,
-    /// How much to keep: a size, or percent of the disk; may be given twice [default: 90%].
+    /// How much to keep: a size, or percent of the disk that is in use; may be given twice
+    /// [default: 90%].
     #[arg(long, value_name = "LIMIT")]
     limit: Vec<String>,
     /// Remove recordings older than this: 36h, 30d.
@@ -104,8 +106,8 @@ pub(crate) struct Args {
     /// Threads that build indexes [default: 1].
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<usize>,
-    /// Stop after about this many packets.
-    #[arg(short = 'c', value_name = "N")]
+    /// Stop after this many packets.
+    #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count_max: Option<u64>,
     /// Stop after this time: 90s, 1h.
     #[arg(long, value_name = "TIME")]
@@ -116,6 +118,9 @@ pub(crate) struct Args {
     /// Say nothing but what is wrong.
     #[arg(short, long)]
     quiet: bool,
+    /// A filter where tcpdump has it.
+    #[arg(hide = true)]
+    words: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -125,6 +130,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         }
         return Ok(());
     }
+    if let Some(first) = args.words.first() {
+        let words = args.words.join(" ");
+        bail!("what to do with {first:?}? A capture filter goes behind -f: -f '{words}'");
+    }
     let settings = Settings::new(args)?;
     ensure!(
         !settings.sources.is_empty(),
@@ -133,6 +142,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     for (at, name) in settings.sources.iter().enumerate() {
         ensure!(!settings.sources[..at].contains(name), "{name} is named twice");
     }
+    if let Some(account) = &settings.user {
+        account.check()?;
+    }
+    // What is recorded is nobody's business but the user's and the group's.
+    restrict_new_files();
     let mut sources = Vec::new();
     for name in &settings.sources {
         sources.push(Source::open(name, &settings.capture)?);
@@ -151,6 +165,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     signals::watch(&control).context("cannot wait for signals")?;
     let metrics = Arc::new(Shown::default());
     let server = settings.metrics.map(|address| serve(address, &metrics)).transpose()?;
+    if let Some(server) = server.as_ref().filter(|_| !args.quiet) {
+        note(&format!("metrics at http://{}/metrics", server.local_addr()));
+    }
     let device = settings.device.open(std::iter::empty(), u64::MAX)?;
     let indexer = (archive.settings().order == Order::Flow)
         .then(|| device.opened().map(|device| Mutex::new(SegmentIndexer::new(device))))
@@ -163,12 +180,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let screen = std::io::stderr().is_terminal() && !args.quiet;
     let mut shown = shown::Shown::new(screen);
     let device = indexer.as_ref().map(|indexer| indexer as &Mutex<_>);
+    let started = std::time::Instant::now();
     let status = recorder.run(&control, device, &mut |event| match event {
         Event::Trouble(text) => shown.trouble(&text),
         Event::Status(status) => {
             shown.status(status, args.quiet);
             metrics.set(status);
-            if settings.is_enough(status) {
+            if settings.is_enough(started.elapsed()) {
                 control.stop.store(true, Ordering::Relaxed);
             }
         }
@@ -187,12 +205,28 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 
 /// Opens the archive, or makes one that belongs to the user who records.
 fn open_archive(settings: &Settings) -> anyhow::Result<Archive> {
-    let is_new = matches!(Archive::open(&settings.archive), Err(ArchiveError::NoArchive { .. }));
-    let archive = Archive::create(&settings.archive, None, None)?;
-    if is_new && let Some(account) = &settings.user {
-        give(&settings.archive, account)?;
+    let folder = &settings.archive;
+    ensure!(
+        !folder.is_file(),
+        "{} is a file; an archive is a folder, with many captures in it",
+        folder.display()
+    );
+    let is_new = matches!(Archive::open(folder), Err(ArchiveError::NoArchive { .. }));
+    if let Some(account) = settings.user.as_ref().filter(|_| is_new) {
+        // Nothing is given away that was there before.
+        let is_empty = folder.read_dir().map_or(true, |mut entries| entries.next().is_none());
+        ensure!(
+            is_empty,
+            "{} has other files and is no archive: name another folder, or make one there first \
+             that belongs to {}",
+            folder.display(),
+            account.name()
+        );
+        let archive = Archive::create(folder, None, None)?;
+        give(folder, account)?;
+        return Ok(archive);
     }
-    Ok(archive)
+    Ok(Archive::create(folder, None, None)?)
 }
 
 fn say_start(args: &Args, settings: &Settings, recorder: &Recorder<'_>) {
@@ -233,8 +267,9 @@ struct Shown {
 impl Shown {
     fn set(&self, status: &Status) {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status.clone();
-        // Who has lost the disk is alive, but of no use.
-        self.ready.store(!status.paused, Ordering::Relaxed);
+        // Who has lost the disk, or all interfaces, is alive, but of no use.
+        let is_up = status.sources.iter().any(|source| source.up);
+        self.ready.store(is_up && !status.paused, Ordering::Relaxed);
     }
 }
 
@@ -245,10 +280,8 @@ fn serve(address: std::net::SocketAddr, shown: &Arc<Shown>) -> anyhow::Result<Me
         text.histogram.get().map_or(String::new(), |histogram| status.exposition(histogram))
     };
     let is_ready = move || ready.ready.load(Ordering::Relaxed);
-    let server = MetricsServer::start(address, Arc::new(answer), Arc::new(is_ready))
-        .with_context(|| format!("cannot listen on {address}"))?;
-    note(&format!("metrics at http://{}/metrics", server.local_addr()));
-    Ok(server)
+    MetricsServer::start(address, Arc::new(answer), Arc::new(is_ready))
+        .with_context(|| format!("cannot listen on {address}"))
 }
 
 /// The account, by its name.

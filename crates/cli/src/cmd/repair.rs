@@ -9,7 +9,7 @@ use tapdex_engine::archive::{Archive, ArchiveError, Progress as Done, Repair};
 
 use super::ask::ArchiveArg;
 use super::progress::Progress;
-use super::{Incomplete, Interrupted, chain, counted, note};
+use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 
 /// Index again what is damaged.
 ///
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     static STOP: AtomicBool = AtomicBool::new(false);
     let archive = Archive::open(&args.archive.archive)?;
     // Without a handler the process ends at once, and the next run clears up.
-    drop(ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed)));
+    interrupt::handle(|| STOP.store(true, Ordering::Relaxed));
     let checking = RefCell::new(Progress::new());
     let checked = |done: usize, all: usize| {
         checking.borrow_mut().show(|_| format!("{done} of {all} indexes checked"));

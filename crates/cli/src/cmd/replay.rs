@@ -12,7 +12,7 @@ use tapdex_record::replay::{Frame, Frames, Pace, Replay, Sender};
 
 use super::ask::{Answers, How, QuestionArgs, report_failed};
 use super::progress::Progress;
-use super::{Damaged, Interrupted, chain, counted, note};
+use super::{Damaged, Interrupted, chain, counted, interrupt, note};
 
 /// Send packets to an interface, for tests and drills.
 ///
@@ -47,7 +47,8 @@ pub(crate) struct Args {
     interface: String,
     #[command(flatten)]
     question: QuestionArgs,
-    /// Captures to send, in place of an archive: pcap or pcapng, packed with gzip or zstd or not.
+    /// Captures to send: pcap or pcapng, packed with gzip or zstd or not. No archive is read then,
+    /// whatever -r says.
     #[arg(
         long = "file",
         value_name = "FILE",
@@ -121,11 +122,11 @@ fn is_stopped() -> bool {
 /// Ctrl-C ends the sending; if that is not quick enough, another one ends the process.
 fn watch() {
     // Without a handler the process ends all the same, without a summary.
-    drop(ctrlc::set_handler(|| {
+    interrupt::handle(|| {
         if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(i32::from(crate::EXIT_INTERRUPTED));
+            interrupt::exit();
         }
-    }));
+    });
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -324,7 +325,8 @@ fn play_preloaded(
     let packets: usize = passes.iter().map(Frames::len).sum();
     let bytes: usize = passes.iter().map(Frames::memory_bytes).sum();
     let (mib, seconds) = (bytes as f64 / f64::from(1 << 20), started.elapsed().as_secs_f64());
-    note(&format!("read {packets} packets into {mib:.1} MiB of memory, {seconds:.2} s"));
+    let packets = counted(packets as u64, "packet");
+    note(&format!("read {packets} into {mib:.1} MiB of memory, {seconds:.2} s"));
     for _ in 0..args.passes {
         for frames in &passes {
             let mut wire = Wire { replay, progress };

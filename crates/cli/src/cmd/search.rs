@@ -8,7 +8,7 @@ use tapdex_engine::query::{Fresh, in_time_order};
 use super::ask::{Answers, How, QuestionArgs, report_failed};
 use super::follow::{self, Follower};
 use super::packet_line::{CSV_HEADINGS, PacketLine};
-use super::{CANNOT_WRITE, Nothing, note, shown_path};
+use super::{CANNOT_WRITE, Nothing, counted, note, shown_packets, shown_path};
 
 /// Find the packets that match a filter, and print a line for each.
 ///
@@ -26,7 +26,8 @@ use super::{CANNOT_WRITE, Nothing, note, shown_path};
 /// segment could not be asked, which is named, and the answer is incomplete.
 ///
 /// What tapdex record has written in the last moments is found, too. With --follow, packets are
-/// printed as they are recorded, those of an interface in order of arrival; Ctrl-C ends it.
+/// printed as they are recorded, those of an interface in order of arrival; Ctrl-C ends it, and the
+/// exit code is 0.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let archive = args.question.open()?;
     let answers = Answers::ask(&archive, &query, how)?;
     let mut failed = Vec::new();
-    let (mut printed, mut bytes) = (0, None);
+    let (mut printed, mut bytes, mut missed) = (0, None, 0);
     if args.quiet {
     } else if args.count {
         writeln!(out, "{}", answers.count()).context(CANNOT_WRITE)?;
@@ -74,9 +75,15 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut sum = 0;
         (printed, failed) = print(args, &answers, out, &mut sum)?;
         if args.follow && args.count_max.is_none_or(|most| printed < most) {
-            let mut printer = Printer { args, out, printed: &mut printed, bytes: &mut sum };
+            let mut printer = Printer {
+                args,
+                out,
+                printed: &mut printed,
+                bytes: &mut sum,
+                file: (String::new(), String::new()),
+            };
             printer.pause()?;
-            follow::run(&archive, &query, &answers, &mut printer)?;
+            missed = follow::run(&archive, &query, &answers, &mut printer)?;
         }
         bytes = Some(sum);
     }
@@ -87,6 +94,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     answers.finish()?;
     report_failed(&failed)?;
+    follow::finish(missed)?;
     if answers.count() == 0 && (args.quiet || args.fail_if_empty) {
         return Err(Nothing.into());
     }
@@ -105,7 +113,7 @@ fn print(
     }
     let found = answers.found();
     let files: Vec<String> = match args.json || args.csv {
-        true => found.iter().map(|(segment, _)| shown_path(&segment.packet_path())).collect(),
+        true => found.iter().map(|(segment, _)| shown_packets(segment)).collect(),
         false => vec![String::new(); found.len()],
     };
     let most = args.count_max.unwrap_or(u64::MAX);
@@ -114,6 +122,9 @@ fn print(
         return Ok((0, Vec::new()));
     }
     let failed = in_time_order(&found, &mut |packet| {
+        if follow::is_stopped() {
+            return Ok(false);
+        }
         let before = found[packet.source].0.note().source.records_before;
         let number = before + u64::from(packet.number) + 1;
         let line = PacketLine::new(&files[packet.source], number, packet.record);
@@ -141,15 +152,17 @@ struct Printer<'a> {
     out: &'a mut dyn Write,
     printed: &'a mut u64,
     bytes: &'a mut u64,
+    /// The recording that the last packet was in, and its path.
+    file: (String, String),
 }
 
 impl Follower for Printer<'_> {
     fn packet(&mut self, fresh: &Fresh<'_>) -> anyhow::Result<bool> {
-        let file = match self.args.json || self.args.csv {
-            true => shown_path(&fresh.recording.sealed_path()),
-            false => String::new(),
-        };
-        let line = PacketLine::new(&file, fresh.number + 1, fresh.record);
+        if (self.args.json || self.args.csv) && self.file.0 != fresh.recording.name() {
+            let path = shown_path(&fresh.recording.sealed_path());
+            self.file = (fresh.recording.name().to_owned(), path);
+        }
+        let line = PacketLine::new(&self.file.1, fresh.number + 1, fresh.record);
         writeln!(self.out, "{}", shown(self.args, &line)).context(CANNOT_WRITE)?;
         *self.printed += 1;
         *self.bytes += u64::from(fresh.record.wire_len);
@@ -159,11 +172,16 @@ impl Follower for Printer<'_> {
     fn pause(&mut self) -> anyhow::Result<()> {
         self.out.flush().context(CANNOT_WRITE)
     }
+
+    fn is_on_stdout(&self) -> bool {
+        true
+    }
 }
 
 /// What was found, on one line.
 pub(super) fn summary(answers: &Answers, packets: u64, bytes: Option<u64>, seconds: f64) {
     let (read, all) = answers.segments_read();
     let bytes = bytes.map_or(String::new(), |bytes| format!(" {bytes} bytes,"));
-    note(&format!("matched {packets} packets,{bytes} {read}/{all} segments read, {seconds:.3} s"));
+    let packets = counted(packets, "packet");
+    note(&format!("matched {packets},{bytes} {read}/{all} segments read, {seconds:.3} s"));
 }

@@ -20,10 +20,15 @@ fn what_is_missing_or_wrong_is_said() {
     wire.run("record -i v1 -f 'udp prot 53'").with(2, &["\"udp prot 53\"", "v1", "syntax error"]);
     wire.run("record -i v1 --rotate 5parsecs").with(2, &["--rotate", "5parsecs", "1GiB,15min"]);
     wire.run("record -i v1 --limit much").with(2, &["--limit", "much"]);
+    wire.run("record -i v1 --limit 80").with(2, &["--limit", "80%"]);
+    wire.run("record -i v1 --buffer 65536").with(2, &["--buffer", "64MiB"]);
+    wire.run("record -i v1 --buffer 2GiB").with(2, &["2 GiB"]);
+    wire.run("record -i v1 --rotate 60").with(2, &["--rotate", "15min"]);
+    wire.run("record -i v1 port 53").with(2, &["-f 'port 53'"]);
     wire.run("record -i v1 --buffer x").with(2, &["--buffer", "64MiB"]);
     wire.run("record -i v1 --metrics here").with(2, &["--metrics 'here'", "127.0.0.1:9740"]);
     wire.run("record -i v1 --user no-such-user").with(2, &["there is no user \"no-such-user\""]);
-    wire.run("record -i - -i -").with(2, &["standard input (-) can be read once"]);
+    wire.run("record -i - -i -").with(2, &["standard input is named twice"]);
     wire.run("record -i v1 --config none.toml").with(4, &["cannot read none.toml"]);
     wire.space.inside("ip link set v1 down");
     wire.run("record -i v1").with(4, &["cannot capture on v1: ", "not up"]);
@@ -93,7 +98,7 @@ fn signals_rotate_and_end_it() {
         recorder.signal("HUP");
         recorder.signal(signal);
         let ended = recorder.wait();
-        ended.with(0, &["tapdex: recorded 1500 packets", "all indexed in 3 recordings", "lost 0"]);
+        ended.with(0, &["tapdex: recorded 1500 packets", "3 recordings, all indexed", "lost 0"]);
         assert_eq!(wire.unfinished(), [""; 0]);
         assert_eq!((wire.sealed().len(), wire.count("")), (3 * run + 3, packets));
     }
@@ -277,15 +282,15 @@ fn prometheus_gets_the_counts() {
     let lost =
         |stage| format!("tapdex_capture_dropped_packets_total{{iface=\"v1\",stage=\"{stage}\"}}");
     for (name, value) in [
-        ("tapdex_capture_bytes_total".to_owned(), bytes),
+        ("tapdex_capture_bytes_total{iface=\"v1\"}".to_owned(), bytes),
         ("tapdex_capture_received_packets_total{iface=\"v1\"}".to_owned(), 20_000),
         (lost("nic"), 0),
         (lost("kernel"), 0),
         (lost("writer"), 0),
         (lost("indexer"), 0),
-        ("tapdex_storage_segments".to_owned(), files),
+        ("tapdex_storage_segments".to_owned(), files + 1),
         ("tapdex_index_build_seconds_count".to_owned(), files),
-        ("tapdex_index_records_total".to_owned(), indexed),
+        ("tapdex_index_records_total{device=\"cpu\"}".to_owned(), indexed),
         ("tapdex_capture_up{iface=\"v1\"}".to_owned(), 1),
     ] {
         #[allow(clippy::cast_precision_loss, reason = "small numbers")]
@@ -299,17 +304,19 @@ fn prometheus_gets_the_counts() {
         "tapdex_index_lag_seconds",
         "tapdex_storage_bytes{kind=\"packets\"}",
         "tapdex_storage_bytes{kind=\"index\"}",
-        "tapdex_storage_free_bytes",
+        "tapdex_storage_free_bytes{disk=\"archive\"}",
         "tapdex_storage_oldest_packet_timestamp_seconds",
         "tapdex_retention_deleted_segments_total{reason=\"age\"}",
     ] {
         assert!(sample(&page, name).is_some(), "{name}: {page}");
     }
     assert!(page.contains("tapdex_build_info{version="));
+    // That which is open counts, too.
     let on_disk: u64 = wire
-        .sealed()
-        .iter()
-        .map(|name| wire.path(&format!("archive/packets/{name}")).metadata().unwrap().len())
+        .path("archive/packets")
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
         .sum();
     #[allow(clippy::cast_precision_loss, reason = "small numbers")]
     let on_disk = on_disk as f64;

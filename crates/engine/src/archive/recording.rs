@@ -40,6 +40,11 @@ impl Recording {
         &self.name
     }
 
+    /// Its number.
+    pub fn number(&self) -> Option<u64> {
+        self.name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
+    }
+
     /// Where it is when it is complete.
     pub fn sealed_path(&self) -> PathBuf {
         self.folder.join(&self.name)
@@ -91,15 +96,24 @@ pub struct Recovered {
 pub type Times = (u64, Option<u64>);
 
 impl Archive {
-    /// A recording that is to begin now: its number is greater than those of all that are there.
-    pub fn new_recording(&self, now_ns: u64) -> Result<Recording, ArchiveError> {
+    /// A recording that is to begin now: its number is greater than `after`, and than those of all
+    /// that are there.
+    ///
+    /// An archive that is gone is not made again: what is left may be a folder that another disk
+    /// was mounted on.
+    pub fn new_recording(&self, now_ns: u64, after: u64) -> Result<Recording, ArchiveError> {
         let folder = self.packets_folder();
-        std::fs::create_dir_all(&folder).map_err(|e| ArchiveError::io("create", &folder, e))?;
-        let number = |recording: Recording| {
-            let digits = recording.name.strip_prefix(PREFIX)?.split('-').next()?;
-            digits.parse::<u64>().ok()
-        };
-        let last = self.recordings()?.into_iter().filter_map(number).max().unwrap_or(0);
+        if !self.folder.join(super::SETTINGS_NAME).exists() {
+            return Err(ArchiveError::NoArchive { path: self.folder.clone() });
+        }
+        match std::fs::create_dir(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(ArchiveError::io("create", &folder, error));
+            }
+            _ => {}
+        }
+        let numbers = self.recordings()?.into_iter().filter_map(|found| found.number());
+        let last = numbers.max().unwrap_or(0).max(after);
         let time = format_time((now_ns / 1_000_000_000 * 1_000_000_000).into());
         let time = time.split('.').next().unwrap_or_default().replace(['-', ':'], "");
         let name = format!("{PREFIX}{:010}-{time}Z{ENDING}", last.saturating_add(1));
@@ -139,19 +153,19 @@ impl Archive {
 
     /// Completes recordings that a killed recorder has left unfinished: they are cut behind the
     /// last whole packet and get their name. Those that somebody writes are left alone. One without
-    /// a packet is removed.
-    pub fn seal_unfinished(&self) -> Result<Vec<Recovered>, ArchiveError> {
-        let mut recovered = Vec::new();
+    /// a packet is removed. Also returns what is wrong with those that could not be completed.
+    pub fn seal_unfinished(&self) -> Result<(Vec<Recovered>, Vec<ArchiveError>), ArchiveError> {
+        let (mut recovered, mut failed) = (Vec::new(), Vec::new());
         for recording in self.recordings()? {
             let path = recording.unfinished_path();
             match seal(&recording) {
                 Ok(Some(done)) => recovered.push(done),
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(ArchiveError::io("complete", &path, error)),
+                Err(error) => failed.push(ArchiveError::io("complete", &path, error)),
             }
         }
-        Ok(recovered)
+        Ok((recovered, failed))
     }
 
     /// Completes a recording whose lock the caller holds, as

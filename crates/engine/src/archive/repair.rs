@@ -104,7 +104,12 @@ impl<'a> Repair<'a> {
     pub fn run(&self) -> Result<RepairReport, ArchiveError> {
         let mut report = RepairReport::default();
         self.remove_temporary(&mut report)?;
-        report.recovered = self.archive.seal_unfinished()?;
+        let (recovered, failed) = self.archive.seal_unfinished()?;
+        report.recovered = recovered;
+        for error in failed {
+            let ArchiveError::Io { path, source, .. } = &error else { continue };
+            report.left.push((path.clone(), format!("{error}: {source}")));
+        }
         let files = self.archive.index_files()?;
         report.segments = files.len();
         let (mut damaged, mut known) = (Vec::new(), Vec::new());

@@ -102,7 +102,7 @@ pub struct Statistics {
     pub received: u64,
     /// Packets that the interface lost.
     pub lost_by_interface: u64,
-    /// Packets that the kernel had no room for.
+    /// Packets that the kernel, or the program that captures, had no room for.
     pub lost_by_kernel: u64,
     /// Packets that are in the file.
     pub delivered: u64,
@@ -117,11 +117,12 @@ pub fn statistics(out: &mut Vec<u8>, interface: u32, counts: &Statistics) {
             [high.to_le_bytes(), low.to_le_bytes()].concat()
         };
         body.extend(time(counts.end_ns));
-        let options: [(u16, Vec<u8>); 6] = [
+        let options: [(u16, Vec<u8>); 7] = [
             (2, time(counts.start_ns)),
             (3, time(counts.end_ns)),
             (4, counts.received.to_le_bytes().into()),
             (5, counts.lost_by_interface.to_le_bytes().into()),
+            (6, counts.received.to_le_bytes().into()),
             (7, counts.lost_by_kernel.to_le_bytes().into()),
             (8, counts.delivered.to_le_bytes().into()),
         ];

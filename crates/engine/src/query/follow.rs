@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::path::PathBuf;
 
 use super::search::Query;
 use crate::archive::{Archive, ArchiveError, Recording, Segment};
@@ -30,11 +31,22 @@ pub struct Follow<'a> {
     answered: BTreeMap<String, (u64, u64)>,
     /// Recordings that were read to their end.
     finished: BTreeSet<String>,
-    open: BTreeMap<String, CaptureReader<File>>,
-    numbers: BTreeMap<String, u64>,
+    open: BTreeMap<String, Open>,
+    /// The greatest number of a recording that was seen.
+    last_number: Option<u64>,
     headers: Headers,
     /// Links that the filter cannot be asked of, with libpcap's words.
     refused: BTreeMap<LinkType, String>,
+    missed: Vec<ArchiveError>,
+}
+
+/// A recording that is being read.
+#[derive(Debug)]
+struct Open {
+    recording: Recording,
+    reader: CaptureReader<File>,
+    /// The number of the next packet.
+    number: u64,
 }
 
 impl<'a> Follow<'a> {
@@ -45,25 +57,29 @@ impl<'a> Follow<'a> {
         segments: impl IntoIterator<Item = &'s Segment>,
     ) -> Self {
         let (mut answered, mut finished) = (BTreeMap::new(), BTreeSet::new());
+        let mut last_number = None;
         for segment in segments {
             let Some(name) = segment.recording_name() else { continue };
             let source = &segment.note().source;
             let packets = source.records_before + segment.note().records;
             let reached: &mut (u64, u64) = answered.entry(name.to_owned()).or_default();
             *reached = (*reached).max((source.end, packets));
+            last_number = last_number.max(number(name));
             if source.last {
                 finished.insert(name.to_owned());
             }
         }
+        answered.retain(|name, _| !finished.contains(name));
         Self {
             archive,
             query,
             answered,
             finished,
             open: BTreeMap::new(),
-            numbers: BTreeMap::new(),
+            last_number,
             headers: Headers::default(),
             refused: BTreeMap::new(),
+            missed: Vec::new(),
         }
     }
 
@@ -72,22 +88,76 @@ impl<'a> Follow<'a> {
         &self.refused
     }
 
+    /// Recordings that could not be read to their end, in the order in which that was found: they
+    /// were removed before that, or are damaged.
+    pub fn missed(&self) -> &[ArchiveError] {
+        &self.missed
+    }
+
     /// Hands what has been recorded since the last time, and matches, to `each`, recording by
     /// recording, in order of arrival. It says whether to go on.
     pub fn poll(
         &mut self,
         each: &mut dyn FnMut(Fresh<'_>) -> Result<bool, ArchiveError>,
     ) -> Result<(), ArchiveError> {
-        let recordings = self.archive.recordings()?;
+        let mut recordings = self.archive.recordings()?;
+        if self.is_lacking(&recordings) {
+            // A recording that gets its name while the folder is listed may be left out.
+            recordings = self.archive.recordings()?;
+        }
+        self.note_removed(&recordings);
         let there: BTreeSet<&str> = recordings.iter().map(Recording::name).collect();
         self.finished.retain(|name| there.contains(name.as_str()));
-        self.open.retain(|name, _| there.contains(name.as_str()));
-        for recording in &recordings {
+        // What is open can be read to its end when its name is gone.
+        let open = self.open.values().map(|open| &open.recording);
+        let gone = open.filter(|recording| !there.contains(recording.name()));
+        let mut all: Vec<Recording> = gone.cloned().collect();
+        all.extend(recordings);
+        for recording in &all {
             if !self.finished.contains(recording.name()) && !self.read(recording, each)? {
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// Whether there should be more recordings.
+    fn is_lacking(&self, recordings: &[Recording]) -> bool {
+        let mut last = self.last_number;
+        for number in recordings.iter().filter_map(|recording| number(recording.name())) {
+            if unseen(last, number) > 0 {
+                return true;
+            }
+            last = last.max(Some(number));
+        }
+        let is_there = |name: &String| recordings.iter().any(|found| found.name() == name);
+        !self.answered.keys().all(is_there)
+    }
+
+    /// Notes which recordings were removed before they were read.
+    fn note_removed(&mut self, recordings: &[Recording]) {
+        let there: BTreeSet<&str> = recordings.iter().map(Recording::name).collect();
+        let packets = self.archive.packets_folder();
+        let missed = &mut self.missed;
+        self.answered.retain(|name, _| {
+            let is_there = there.contains(name.as_str());
+            if !is_there {
+                missed.push(removed(packets.join(name)));
+            }
+            is_there
+        });
+        for recording in recordings {
+            let Some(number) = number(recording.name()) else { continue };
+            // Those that came and went since the last look.
+            let message = match unseen(self.last_number, number) {
+                0 => None,
+                1 => Some("the recording before it was removed before it was read".to_owned()),
+                n => Some(format!("{n} recordings before it were removed before they were read")),
+            };
+            let path = recording.sealed_path();
+            missed.extend(message.map(|message| ArchiveError::BadPackets { path, message }));
+            self.last_number = self.last_number.max(Some(number));
+        }
     }
 
     /// Reads on in a recording; whether to go on with the next one.
@@ -96,29 +166,33 @@ impl<'a> Follow<'a> {
         recording: &Recording,
         each: &mut dyn FnMut(Fresh<'_>) -> Result<bool, ArchiveError>,
     ) -> Result<bool, ArchiveError> {
-        let name = recording.name();
-        // Asked before it is read: what is sealed then does not grow any more.
-        let sealed = recording.is_sealed();
+        let (name, path) = (recording.name(), recording.sealed_path());
+        // Asked before it is read: what is sealed or gone then does not grow any more.
+        let complete = recording.is_sealed() || !recording.unfinished_path().exists();
         if !self.open.contains_key(name) {
-            let Some(reader) = self.start(recording)? else { return Ok(true) };
-            self.open.insert(name.to_owned(), reader);
+            match self.start(recording, complete)? {
+                Some(open) => drop(self.open.insert(name.to_owned(), open)),
+                None => return Ok(true),
+            }
         }
-        let Some(reader) = self.open.get_mut(name) else { return Ok(true) };
-        let number = self.numbers.entry(name.to_owned()).or_default();
-        let mut go_on = true;
+        let Some(Open { reader, number, .. }) = self.open.get_mut(name) else { return Ok(true) };
+        let (mut go_on, mut finished) = (true, complete);
         while go_on {
             let position = reader.position();
             let record = match reader.next() {
                 Ok(Some(record)) => record,
                 Ok(None) => break,
-                Err(CaptureError::Truncated { .. }) if !sealed => {
+                Err(CaptureError::Truncated { .. }) if !complete => {
                     // The rest is still to be written.
-                    let path = recording.sealed_path();
                     reader.seek(position).map_err(ArchiveError::capture(&path))?;
                     break;
                 }
-                // Damaged: what is behind it cannot be had.
-                Err(_) => break,
+                // What is behind it cannot be had.
+                Err(error) => {
+                    self.missed.push(ArchiveError::capture(&path)(error));
+                    finished = true;
+                    break;
+                }
             };
             *number += 1;
             match self.query.scan(&record, &mut self.headers) {
@@ -139,38 +213,66 @@ impl<'a> Follow<'a> {
                 record: Record { data: &data, ..rest },
             })?;
         }
-        if sealed && go_on {
-            self.open.remove(name);
-            self.numbers.remove(name);
-            self.finished.insert(name.to_owned());
+        if finished && go_on {
+            self.finish(name);
         }
         Ok(go_on)
     }
 
-    /// Opens a recording where the answer ended; `None` if nothing of it is written yet.
+    fn finish(&mut self, name: &str) {
+        self.open.remove(name);
+        self.finished.insert(name.to_owned());
+    }
+
+    /// Opens a recording where the answer ended; `None` if nothing of it is written yet, or it
+    /// cannot be read.
     fn start(
         &mut self,
         recording: &Recording,
-    ) -> Result<Option<CaptureReader<File>>, ArchiveError> {
+        complete: bool,
+    ) -> Result<Option<Open>, ArchiveError> {
         let path = recording.sealed_path();
         let file = match recording.open() {
             Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                self.answered.remove(recording.name());
+                self.missed.push(removed(path));
+                return Ok(None);
+            }
             Err(error) => return Err(ArchiveError::io("open", &path, error)),
         };
         let mut reader = match CaptureReader::open(file) {
             Ok(reader) => reader,
-            Err(CaptureError::Truncated { .. }) => return Ok(None),
-            Err(error) => return Err(ArchiveError::capture(&path)(error)),
+            Err(CaptureError::Truncated { .. }) if !complete => return Ok(None),
+            Err(error) => {
+                self.answered.remove(recording.name());
+                self.missed.push(ArchiveError::capture(&path)(error));
+                self.finish(recording.name());
+                return Ok(None);
+            }
         };
-        let (end, packets) = self.answered.remove(recording.name()).unwrap_or_default();
-        self.numbers.insert(recording.name().to_owned(), packets);
+        let (end, number) = self.answered.remove(recording.name()).unwrap_or_default();
         // By the way of its blocks, to get to know its interfaces.
         while reader.position() < end {
             if !matches!(reader.next(), Ok(Some(_))) {
                 break;
             }
         }
-        Ok(Some(reader))
+        Ok(Some(Open { recording: recording.clone(), reader, number }))
     }
+}
+
+/// The number of a recording, by its name.
+fn number(name: &str) -> Option<u64> {
+    name.split('-').nth(1)?.parse().ok()
+}
+
+/// How many recordings lie between the last one that was seen and one that is there now.
+fn unseen(last: Option<u64>, number: u64) -> u64 {
+    last.map_or(0, |last| number.saturating_sub(last).saturating_sub(1))
+}
+
+fn removed(path: PathBuf) -> ArchiveError {
+    let message = "it was removed before it was read to its end".into();
+    ArchiveError::BadPackets { path, message }
 }

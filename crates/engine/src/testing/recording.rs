@@ -43,7 +43,7 @@ fn found(archive: &Archive) -> u64 {
 pub fn fuzz_recording(bytes: &[u8]) {
     let folder = Folder::new();
     let archive = Archive::create(&folder.0, None, None).expect("a new archive");
-    let recording = archive.new_recording(0).expect("a new recording");
+    let recording = archive.new_recording(0, 0).expect("a new recording");
     fs::write(recording.unfinished_path(), bytes).expect("room for it");
     let mut packets = 0_u64;
     if let Ok(mut reader) = CaptureReader::open(bytes) {
@@ -52,14 +52,15 @@ pub fn fuzz_recording(bytes: &[u8]) {
         }
     }
     assert_eq!(found(&archive), packets, "unfinished");
-    let recovered = archive.seal_unfinished().expect("nobody holds it");
+    let (recovered, failed) = archive.seal_unfinished().expect("nobody holds it");
+    assert!(failed.is_empty(), "{failed:?}");
     assert_eq!(recovered.len(), 1);
     assert!(!recording.unfinished_path().exists());
     let there = fs::read(recording.sealed_path()).unwrap_or_default();
     assert!(bytes.starts_with(&there), "nothing but its end may be gone");
     assert_eq!(recording.is_sealed(), recovered[0].packets > 0);
     assert_eq!(found(&archive), packets, "complete");
-    assert!(archive.seal_unfinished().expect("nobody holds it").is_empty());
+    assert!(archive.seal_unfinished().expect("nobody holds it").0.is_empty());
     if recording.is_sealed() {
         let input = Input::File(recording.sealed_path());
         let report = Ingest::new(&archive).threads(1).run(&[input]).expect("an archive");

@@ -292,5 +292,9 @@ fn explain(name: &str, error: &pcap::Error) -> SourceError {
     if lower.contains("no such device") {
         return SourceError::NoInterface { name, there: list_interfaces().join(", ") };
     }
-    SourceError::Interface { name, message }
+    let advice = match lower.contains("not up") {
+        true => format!("; bring it up: ip link set {name} up"),
+        false => String::new(),
+    };
+    SourceError::Interface { name, message: format!("{message}{advice}") }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
 use tapdex_engine::capture::{CaptureError, CaptureReader, Interface, decompress};
 
 use super::SourceName;
@@ -29,7 +30,14 @@ pub(super) fn connect(address: &str) -> io::Result<Connection> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no such address");
     for address in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-            Ok(stream) => return Ok(stream),
+            Ok(stream) => {
+                // A server that loses power says nothing: after a minute it is known to be gone.
+                setsockopt(&stream, sockopt::KeepAlive, &true)?;
+                setsockopt(&stream, sockopt::TcpKeepIdle, &30)?;
+                setsockopt(&stream, sockopt::TcpKeepInterval, &10)?;
+                setsockopt(&stream, sockopt::TcpKeepCount, &3)?;
+                return Ok(stream);
+            }
             Err(error) => last = error,
         }
     }

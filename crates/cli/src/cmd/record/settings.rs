@@ -4,13 +4,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 use tapdex_record::privileges::Account;
 use tapdex_record::recorder::RecordOptions;
 use tapdex_record::source::{CaptureOptions, SNAPLEN_MAX, SourceName};
-use tapdex_record::status::Status;
-use tapdex_record::units::{Retention, Rotation, parse_duration, parse_size};
+use tapdex_record::units::{Retention, Rotation, parse_duration, parse_size_with_unit};
 
 use super::super::ask::DEFAULT_ARCHIVE;
 use super::super::device::DeviceArg;
@@ -74,7 +73,6 @@ pub(super) struct Settings {
     pub(super) user: Option<Account>,
     pub(super) metrics: Option<SocketAddr>,
     pub(super) device: DeviceArg,
-    packets_max: Option<u64>,
     duration: Option<Duration>,
 }
 
@@ -95,16 +93,23 @@ impl Settings {
             Some(snaplen) => capture.snaplen = snaplen.min(SNAPLEN_MAX),
         }
         let size = |name: &str, text: Option<String>, default: u64| match text {
-            Some(text) => parse_size(&text).with_context(|| format!("--{name}")),
+            Some(text) => parse_size_with_unit(&text).with_context(|| format!("--{name}")),
             None => Ok(default),
         };
         let mut record = RecordOptions::default();
         capture.ring_bytes = size("buffer", text(&args.buffer, &file.buffer), capture.ring_bytes)?;
+        ensure!(
+            i32::try_from(capture.ring_bytes).is_ok(),
+            "--buffer: libpcap takes less than 2 GiB"
+        );
         record.queue_bytes = size("queue", text(&args.queue, &file.queue), record.queue_bytes)?;
+        let memory = memory_bytes().unwrap_or(u64::MAX);
+        ensure!(record.queue_bytes < memory, "--queue: this machine has {memory} bytes of memory");
         if let Some(text) = text(&args.rotate, &file.rotate) {
             record.rotation = Rotation::parse(&text).context("--rotate")?;
         }
         record.retention = retention(args, &file)?;
+        record.packets_max = args.count_max;
         record.index_threads = args.threads.or(file.threads).unwrap_or(1).max(1);
         let metrics = text(&args.metrics, &file.metrics);
         let metrics = metrics.map(|text| {
@@ -123,17 +128,22 @@ impl Settings {
             user: user.as_deref().map(super::account).transpose()?,
             metrics: metrics.transpose()?,
             device: device.context("--device")?,
-            packets_max: args.count_max,
             duration: duration.transpose().context("--duration")?,
         })
     }
 
-    /// Whether there are as many packets as were asked for, or it has taken as long.
-    pub(super) fn is_enough(&self, status: &Status) -> bool {
-        let ran = Duration::from_nanos(status.updated_ns.saturating_sub(status.started_ns));
-        self.packets_max.is_some_and(|most| status.run.packets >= most)
-            || self.duration.is_some_and(|most| ran >= most)
+    /// Whether it has taken as long as was asked for.
+    pub(super) fn is_enough(&self, ran: Duration) -> bool {
+        self.duration.is_some_and(|most| ran >= most)
     }
+}
+
+/// Bytes of memory that the machine has.
+fn memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
 }
 
 fn retention(args: &Args, file: &Config) -> anyhow::Result<Retention> {
@@ -146,7 +156,7 @@ fn retention(args: &Args, file: &Config) -> anyhow::Result<Retention> {
     for limit in &limits {
         retention.limit(limit).context("--limit")?;
     }
-    if retention.percent.is_none() {
+    if limits.is_empty() {
         retention.percent = Some(PERCENT);
     }
     if let Some(text) = args.max_age.as_ref().or(file.max_age.as_ref()) {

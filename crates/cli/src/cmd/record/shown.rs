@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tapdex_engine::query::time::format_time;
 use tapdex_record::status::{Losses, Status};
 
-use super::super::note;
+use super::super::{counted, note};
 
 /// How often losses are complained of, where there is no line that shows them.
 const LOSSES_EVERY: Duration = Duration::from_secs(10);
@@ -43,7 +43,8 @@ impl Shown {
             (self.lost, self.complained) = (lost, Some(Instant::now()));
         }
         if self.screen {
-            drop(write!(io::stderr(), "\r\x1b[K{}", text(status)));
+            let line: String = text(status).chars().take(columns()).collect();
+            drop(write!(io::stderr(), "\r\x1b[K{line}"));
             self.is_drawn = true;
         }
     }
@@ -56,16 +57,27 @@ impl Shown {
     }
 }
 
-/// How it is, on one line.
+/// How many characters a line of the terminal has.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
+    // One less: the cursor stays in the line.
+    size.map_or(80, |size| usize::from(size.ws_col)).saturating_sub(1).max(20)
+}
+
+/// How it is, on one line: what matters most comes first.
 fn text(status: &Status) -> String {
     let seconds = status.updated_ns.saturating_sub(status.started_ns) / 1_000_000_000;
-    let mut text = format!(
+    let mut text = String::new();
+    if status.paused {
+        text.push_str("PAUSED: no room  ");
+    }
+    text.push_str(&format!(
         "{seconds} s  {} packets  {}pps  {}b/s  lost {}",
         status.run.packets,
         scaled(status.packets_per_second),
         scaled(status.bits_per_second),
         losses(status.lost()),
-    );
+    ));
     text.push_str(&format!(
         "  ring {:.0} %  queue {:.0} %",
         100.0 * status.ring_fill(),
@@ -79,9 +91,6 @@ fn text(status: &Status) -> String {
         let age = status.updated_ns.saturating_sub(status.oldest_packet_ns) / 1_000_000_000;
         text.push_str(&format!("  oldest {}", duration(age)));
     }
-    if status.paused {
-        text.push_str("  PAUSED: disk full");
-    }
     text
 }
 
@@ -89,7 +98,8 @@ fn text(status: &Status) -> String {
 fn losses(lost: &Losses) -> String {
     match lost.sum() {
         0 => "0".to_owned(),
-        _ => by_stage(lost),
+        // Those of the indexer are none.
+        _ => format!("if {} ring {} disk {}", lost.interface, lost.kernel, lost.writer),
     }
 }
 
@@ -128,19 +138,20 @@ pub(super) fn summary(status: &Status, archive: &Path) -> String {
     let run = &status.run;
     let seconds = status.updated_ns.saturating_sub(status.started_ns) as f64 / 1e9;
     let mut text = format!(
-        "recorded {} packets, {} bytes, into {}: {} in {} recordings, {seconds:.1} s; lost {}",
-        run.packets,
+        "recorded {}, {} bytes, into {}: {}, {}, {seconds:.1} s; lost {}",
+        counted(run.packets, "packet"),
         run.wire_bytes,
         archive.display(),
+        counted(status.sealed, "recording"),
         match status.waiting {
             0 => "all indexed".to_owned(),
             waiting => format!("{waiting} not indexed yet"),
         },
-        status.sealed,
-        losses(&run.lost)
+        if run.lost.sum() == 0 { "0".to_owned() } else { by_stage(&run.lost) }
     );
     if run.removed_segments > 0 {
-        text.push_str(&format!("; {} recordings removed to make room", run.removed_segments));
+        let removed = counted(run.removed_segments, "recording");
+        text.push_str(&format!("; {removed} removed to make room"));
     }
     if status.last_packet_ns > 0 {
         text.push_str(&format!("; last packet {}", format_time(status.last_packet_ns.into())));

@@ -17,7 +17,7 @@ use tapdex_engine::packet::{
 use tapdex_engine::query::count_values;
 
 use crate::cmd::packet_line::mac;
-use crate::cmd::shown_path;
+use crate::cmd::shown_packets;
 
 /// How values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -312,7 +312,7 @@ impl Part {
         let named = usize::try_from(value).ok().and_then(|number| interfaces.get(number));
         Value::Text(match named.filter(|interface| !interface.name.is_empty()) {
             Some(interface) => interface.name.clone(),
-            None => format!("{value} of {}", shown_path(&segment.packet_path())),
+            None => format!("{value} of {}", shown_packets(segment)),
         })
     }
 }
