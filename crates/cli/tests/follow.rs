@@ -79,7 +79,7 @@ impl Place {
     /// A recorder that waits for packets, and packets for it: the head of a capture, then each.
     fn record(&self, args: &str, packets: usize) -> (Running, Vec<Vec<u8>>) {
         self.sh(&format!("tapdex gen -c {packets} --mean-len 100 -w fed.pcap --force"));
-        let recorder = self.start(&format!("record -i - -w archive {args}"));
+        let recorder = self.start(&format!("record -i - -w archive --limit 100% {args}"));
         recorder.says("tapdex: recording ");
         (recorder, pieces(&self.path("fed.pcap")))
     }

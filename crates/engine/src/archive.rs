@@ -34,6 +34,7 @@ pub use builder::DeviceReport;
 pub use fields::{field_names, length_class, length_class_start, names};
 pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress};
 pub use note::{Note, Source};
+pub(crate) use recording::recording_number;
 pub use recording::{Recording, Recovered, Times};
 pub use repair::{Repair, RepairReport};
 pub use segment::{Packets, Segment};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tapdex_engine::archive::device::SegmentDevice;
@@ -431,35 +432,7 @@ impl<'a> Recorder<'a> {
             let indexing = scope.spawn(move || indexer::run(shared, device));
             // On a thread of its own: who is told may not listen for long.
             scope.spawn(move || {
-                let mut sealed = None::<Instant>;
-                let mut looked = None::<Instant>;
-                while !indexing.is_finished() {
-                    if control.stop.load(Ordering::Relaxed) {
-                        shared.stop.store(true, Ordering::Relaxed);
-                    }
-                    if control.rotate.swap(false, Ordering::Relaxed) {
-                        shared.rotate.store(true, Ordering::Relaxed);
-                    }
-                    // These end after all sources; if one should panic, nothing is worth going on.
-                    if writing.is_finished() || sealing.is_finished() {
-                        shared.stop.store(true, Ordering::Relaxed);
-                    }
-                    if sealed.is_none() && sealing.is_finished() {
-                        sealed = Some(Instant::now());
-                        shared.end_of_indexing();
-                    }
-                    // Who has told us to stop does not want to wait for long.
-                    let late = control.stop.load(Ordering::Relaxed)
-                        && sealed.is_some_and(|sealed| sealed.elapsed() >= options.finish);
-                    if late || control.hurry.load(Ordering::Relaxed) && sealed.is_some() {
-                        shared.abandon.store(true, Ordering::Relaxed);
-                    }
-                    if looked.is_none_or(|at| at.elapsed() >= STATUS_EVERY) {
-                        looked = Some(Instant::now());
-                        while shared.keeper().expire_one(now_ns()) {}
-                    }
-                    std::thread::sleep(TICK);
-                }
+                govern(shared, control, options.finish, [&writing, &sealing, &indexing]);
                 over.store(true, Ordering::Relaxed);
             });
             let mut told = None::<Instant>;
@@ -473,6 +446,45 @@ impl<'a> Recorder<'a> {
         });
         teller.ended = true;
         teller.tell(tell)
+    }
+}
+
+/// Sees to it that all do what they are told, until the writer, the sealer and the indexer have
+/// ended, in this order.
+fn govern(
+    shared: &Shared<'_>,
+    control: &Control,
+    finish: Duration,
+    [writing, sealing, indexing]: [&ScopedJoinHandle<'_, ()>; 3],
+) {
+    let mut sealed = None::<Instant>;
+    let mut looked = None::<Instant>;
+    while !indexing.is_finished() {
+        if control.stop.load(Ordering::Relaxed) {
+            shared.stop.store(true, Ordering::Relaxed);
+        }
+        if control.rotate.swap(false, Ordering::Relaxed) {
+            shared.rotate.store(true, Ordering::Relaxed);
+        }
+        // These end after all sources; if one should panic, nothing is worth going on.
+        if writing.is_finished() || sealing.is_finished() {
+            shared.stop.store(true, Ordering::Relaxed);
+        }
+        if sealed.is_none() && sealing.is_finished() {
+            sealed = Some(Instant::now());
+            shared.end_of_indexing();
+        }
+        // Who has told us to stop does not want to wait for long.
+        let late = control.stop.load(Ordering::Relaxed)
+            && sealed.is_some_and(|sealed| sealed.elapsed() >= finish);
+        if late || control.hurry.load(Ordering::Relaxed) && sealed.is_some() {
+            shared.abandon.store(true, Ordering::Relaxed);
+        }
+        if looked.is_none_or(|at| at.elapsed() >= STATUS_EVERY) {
+            looked = Some(Instant::now());
+            while shared.keeper().expire_one(now_ns()) {}
+        }
+        std::thread::sleep(TICK);
     }
 }
 

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::net::until;
-use crate::wire::{Recorder, Wire, same};
+use crate::wire::{Recorder, Wire, same, with_limit};
 
 /// The programs that make the streams, by what comes out of them.
 #[test]
@@ -122,7 +122,7 @@ impl Server {
 
 /// A recorder outside of the network, where the servers are.
 fn record(wire: &Wire, args: &str) -> Recorder {
-    let mut recorder = Recorder::outside(wire, &format!("record -w archive {args}"));
+    let mut recorder = Recorder::outside(wire, &format!("record -w archive {}", with_limit(args)));
     recorder.says("tapdex: recording ");
     recorder
 }

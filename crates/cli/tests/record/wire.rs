@@ -38,6 +38,12 @@ pub struct Wire {
     folder: tempfile::TempDir,
 }
 
+/// The options, and one that lets a test record on a disk that is nearly full.
+pub fn with_limit(args: &str) -> String {
+    let has_its_own = ["--limit", "--config"].iter().any(|option| args.contains(option));
+    format!("{args} {}", if has_its_own { "" } else { "--limit 100%" })
+}
+
 impl Wire {
     /// Nothing where namespaces cannot be made, which is said.
     pub fn new() -> Option<Self> {
@@ -80,7 +86,7 @@ impl Wire {
 
     #[track_caller]
     pub fn record_from(&self, args: &str, input: Stdio) -> Recorder {
-        let mut command = self.tapdex(&format!("record -w archive {args}"));
+        let mut command = self.tapdex(&format!("record -w archive {}", with_limit(args)));
         let mut recorder = Recorder::spawn(command.stdin(input));
         recorder.says("tapdex: recording ");
         recorder

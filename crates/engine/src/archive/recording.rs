@@ -42,7 +42,7 @@ impl Recording {
 
     /// Its number.
     pub fn number(&self) -> Option<u64> {
-        self.name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
+        recording_number(&self.name)
     }
 
     /// Where it is when it is complete.
@@ -78,6 +78,11 @@ impl Recording {
 /// Whether a packet file of the archive is a recording, by its name.
 pub(super) fn is_recording(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(ENDING)
+}
+
+/// The number of a recording, by its name.
+pub(crate) fn recording_number(name: &str) -> Option<u64> {
+    name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
 }
 
 /// What became of a recording that was not finished.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use super::search::Query;
-use crate::archive::{Archive, ArchiveError, Recording, Segment};
+use crate::archive::{Archive, ArchiveError, Recording, Segment, recording_number};
 use crate::capture::{CaptureError, CaptureReader, Layout, Record};
 use crate::packet::{Headers, LinkType};
 
@@ -64,7 +64,7 @@ impl<'a> Follow<'a> {
             let packets = source.records_before + segment.note().records;
             let reached: &mut (u64, u64) = answered.entry(name.to_owned()).or_default();
             *reached = (*reached).max((source.end, packets));
-            last_number = last_number.max(number(name));
+            last_number = last_number.max(recording_number(name));
             if source.last {
                 finished.insert(name.to_owned());
             }
@@ -124,7 +124,7 @@ impl<'a> Follow<'a> {
     /// Whether there should be more recordings.
     fn is_lacking(&self, recordings: &[Recording]) -> bool {
         let mut last = self.last_number;
-        for number in recordings.iter().filter_map(|recording| number(recording.name())) {
+        for number in recordings.iter().filter_map(Recording::number) {
             if unseen(last, number) > 0 {
                 return true;
             }
@@ -147,7 +147,7 @@ impl<'a> Follow<'a> {
             is_there
         });
         for recording in recordings {
-            let Some(number) = number(recording.name()) else { continue };
+            let Some(number) = recording.number() else { continue };
             // Those that came and went since the last look.
             let message = match unseen(self.last_number, number) {
                 0 => None,
@@ -260,11 +260,6 @@ impl<'a> Follow<'a> {
         }
         Ok(Some(Open { recording: recording.clone(), reader, number }))
     }
-}
-
-/// The number of a recording, by its name.
-fn number(name: &str) -> Option<u64> {
-    name.split('-').nth(1)?.parse().ok()
 }
 
 /// How many recordings lie between the last one that was seen and one that is there now.
