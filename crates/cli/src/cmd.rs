@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+pub(crate) use tapdex_engine::chain;
+
 use tapdex_engine::archive::Segment;
 
 pub(crate) mod bench;
@@ -82,20 +84,6 @@ impl std::fmt::Display for Nothing {
 }
 
 impl std::error::Error for Nothing {}
-
-/// An error and what led to it, on one line. What an error has said of its source is not repeated.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        if !text.ends_with(&cause) {
-            text.push_str(&format!(": {cause}"));
-        }
-        source = error.source();
-    }
-    text
-}
 
 /// A number and what it counts: 1 packet, 2 packets.
 pub(crate) fn counted(number: u64, what: &str) -> String {

@@ -300,3 +300,17 @@ impl std::fmt::Display for Expected {
         }
     }
 }
+
+/// An error and what led to it, on one line. What an error has said of its source is not repeated.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.ends_with(&cause) {
+            text.push_str(&format!(": {cause}"));
+        }
+        source = error.source();
+    }
+    text
+}

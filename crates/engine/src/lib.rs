@@ -133,4 +133,4 @@ pub mod traffic;
 mod error;
 mod mmap;
 
-pub use error::{Expected, IndexError};
+pub use error::{Expected, IndexError, chain};

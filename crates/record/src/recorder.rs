@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tapdex_engine::archive::device::SegmentDevice;
 use tapdex_engine::archive::{Archive, ArchiveError, Recording, Recovered};
+use tapdex_engine::chain;
 
 use crate::counters::{Counters, SourceCounters};
 use crate::disk::{Disk, FileSystem};
@@ -179,15 +180,7 @@ impl<'a> Shared<'a> {
     /// Has something said that comes again and again, unless it was said a short while ago: an
     /// error, with what led to it.
     pub(crate) fn complain(&self, what: &str, error: &dyn std::error::Error) {
-        let mut text = format!("{what}{error}");
-        let mut source = error.source();
-        while let Some(error) = source {
-            let cause = error.to_string();
-            if !text.ends_with(&cause) {
-                text.push_str(&format!(": {cause}"));
-            }
-            source = error.source();
-        }
+        let text = format!("{what}{}", chain(error));
         let mut troubles = lock(&self.troubles);
         troubles.said.retain(|(_, at)| at.elapsed() < SAID_AGAIN);
         let is_new = troubles.said.iter().all(|(said, _)| *said != text);
@@ -408,6 +401,8 @@ impl<'a> Recorder<'a> {
             last: None,
             ended: false,
         };
+        // What is too old goes for that, before there is need of its room.
+        while shared.keeper().expire_one(now_ns()) {}
         let over = &AtomicBool::new(false);
         std::thread::scope(|scope| {
             for (source, counters) in sources {

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
-use tapdex_engine::capture::{CaptureError, CaptureReader, Interface, decompress};
+use tapdex_engine::capture::{CaptureReader, Interface, decompress};
+use tapdex_engine::chain;
 
 use super::SourceName;
 use crate::queue::Feeder;
@@ -95,12 +96,6 @@ pub(super) fn run(
     }
 }
 
-fn shown(error: &CaptureError) -> String {
-    use std::error::Error;
-    let cause = error.source().map_or(String::new(), |source| format!(": {source}"));
-    format!("{error}{cause}")
-}
-
 /// Reads a stream to its end, or until we are told to stop.
 fn read(
     name: &SourceName,
@@ -115,7 +110,7 @@ fn read(
     if reader.is_err() && stop.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let mut reader = reader.map_err(|error| shown(&error))?;
+    let mut reader = reader.map_err(|error| chain(&error))?;
     // The numbers in the files of the stream's interfaces, once a packet has come from them.
     let mut numbers: Vec<Option<u32>> = Vec::new();
     loop {
@@ -123,7 +118,7 @@ fn read(
             Ok(Some(record)) => record,
             Ok(None) => return Ok(()),
             Err(_) if stop.load(Ordering::Relaxed) => return Ok(()),
-            Err(error) => return Err(shown(&error)),
+            Err(error) => return Err(chain(&error)),
         };
         let at = record.interface as usize;
         if let Some(&Some(number)) = numbers.get(at) {
