@@ -288,7 +288,8 @@ impl Archive {
         self.folder.join(SEGMENTS_NAME)
     }
 
-    pub(crate) fn packets_folder(&self) -> PathBuf {
+    /// Where it has packet files of its own.
+    pub fn packets_folder(&self) -> PathBuf {
         self.folder.join(PACKETS_NAME)
     }
 
@@ -347,7 +348,7 @@ impl Archive {
 
     /// Where the index of a part of a packet file goes.
     fn index_path(&self, packets: &Path, part: u32) -> PathBuf {
-        self.segments_folder().join(format!("{}-{part:04}.tdx", self.index_stem(packets)))
+        self.segments_folder().join(index_name(&self.index_stem(packets), part))
     }
 
     /// Finds captures of which a part was not indexed, or whose index was removed: without those
@@ -429,6 +430,11 @@ impl Archive {
         };
         folder.flatten().map(|entry| entry.path()).filter(is_left).collect()
     }
+}
+
+/// What the index of a part of a packet file is called; see [`ingest::capture_name`].
+fn index_name(stem: &str, part: u32) -> String {
+    format!("{stem}-{part:04}.tdx")
 }
 
 /// The index file that an error says is damaged.

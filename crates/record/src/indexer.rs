@@ -88,9 +88,8 @@ impl Storage for Guarded<'_, '_> {
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {
         // Retention removes index and packets under the same lock.
         let keeper = self.shared.keeper();
-        let name = target.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        let name = name.rsplit_once('-').map_or(name, |(name, _)| name);
-        if !keeper.has(name) {
+        let recording = self.shared.archive.recording_of(target);
+        if !recording.is_some_and(|recording| keeper.has(recording.name())) {
             return Err(io::ErrorKind::NotFound.into());
         }
         Disk.rename(source, target)

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use tapdex_engine::archive::{Archive, ArchiveError, Recording, Segment};
@@ -82,8 +82,7 @@ pub(crate) struct Stock {
 
 #[derive(Debug)]
 pub(crate) struct Keeper<'a> {
-    packets: PathBuf,
-    segments: PathBuf,
+    archive: &'a Archive,
     retention: Retention,
     disk: &'a dyn Disk,
     table: BTreeMap<String, Kept>,
@@ -95,13 +94,12 @@ pub(crate) struct Keeper<'a> {
 impl<'a> Keeper<'a> {
     /// Looks at all that is there.
     pub(crate) fn new(
-        archive: &Archive,
+        archive: &'a Archive,
         retention: Retention,
         disk: &'a dyn Disk,
     ) -> Result<Self, ArchiveError> {
         let mut keeper = Self {
-            packets: archive.folder().join("packets"),
-            segments: archive.folder().join("segments"),
+            archive,
             retention,
             disk,
             table: BTreeMap::new(),
@@ -122,7 +120,7 @@ impl<'a> Keeper<'a> {
         kept.packet_bytes = metadata.len();
         let mut is_damaged = false;
         for part in 0_u32.. {
-            let index = self.index_path(recording.name(), part);
+            let index = recording.index_path(part);
             let Ok(data) = index.metadata() else { break };
             kept.parts += 1;
             kept.index_bytes += data.len();
@@ -144,10 +142,6 @@ impl<'a> Keeper<'a> {
             kept.time_max = kept.time_max.max(modified.unwrap_or(0));
         }
         kept
-    }
-
-    fn index_path(&self, name: &str, part: u32) -> PathBuf {
-        self.segments.join(format!("{name}-{part:04}.tdx"))
     }
 
     /// Recordings that are not indexed to their end, the oldest first.
@@ -207,12 +201,17 @@ impl<'a> Keeper<'a> {
     /// Bytes that may be kept; `None` if nobody has said so.
     pub(crate) fn bytes_kept(&self) -> Option<u64> {
         let space = self.space().ok()?;
-        let disk = |percent| whole(percent / 100.0 * (space.used + space.free) as f64);
-        [self.retention.bytes, self.retention.percent.map(disk)].into_iter().flatten().min()
+        [self.retention.bytes, self.share_of(&space)].into_iter().flatten().min()
+    }
+
+    /// Bytes of the disk that may be in use; `None` if nobody has said so.
+    fn share_of(&self, space: &Space) -> Option<u64> {
+        let percent = self.retention.percent?;
+        Some(whole(percent / 100.0 * (space.used + space.free) as f64))
     }
 
     pub(crate) fn space(&self) -> io::Result<Space> {
-        self.disk.space(&self.packets)
+        self.disk.space(&self.archive.packets_folder())
     }
 
     /// Removes the oldest recording if it is too old; whether there was one. One at a time: who
@@ -242,8 +241,7 @@ impl<'a> Keeper<'a> {
             if let Some(most) = self.retention.bytes {
                 grants.push((Reason::Bytes, most.saturating_sub(used)));
             }
-            if let Some(percent) = self.retention.percent {
-                let most = whole(percent / 100.0 * (space.used + space.free) as f64);
+            if let Some(most) = self.share_of(&space) {
                 let used = space.used.saturating_sub(freed);
                 grants.push((Reason::Disk, most.saturating_sub(used)));
             }
@@ -287,9 +285,10 @@ impl<'a> Keeper<'a> {
     /// Removes what there is too much of: recordings become complete and are indexed after their
     /// room was asked for. The last one stays.
     pub(crate) fn trim(&mut self) {
-        let (most, percent) = (self.retention.bytes, self.retention.percent);
-        let space = percent.and_then(|_| self.space().ok()).unwrap_or_default();
-        let of_disk = percent.map(|p| whole(p / 100.0 * (space.used + space.free) as f64));
+        let most = self.retention.bytes;
+        let space = self.space().ok();
+        let of_disk = space.and_then(|space| self.share_of(&space));
+        let space = space.unwrap_or_default();
         let mut freed = 0_u64;
         let names: Vec<String> = self.table.keys().cloned().collect();
         for name in names.iter().rev().skip(1).rev() {
@@ -320,11 +319,12 @@ impl<'a> Keeper<'a> {
     /// `None` if it cannot be removed.
     fn remove(&mut self, name: &str, reason: Reason) -> Option<u64> {
         let kept = self.table.get(name).cloned().unwrap_or_default();
-        let is_part = |&part: &u32| part < kept.parts || self.index_path(name, part).exists();
+        let recording = self.archive.recording(name);
+        let is_part = |&part: &u32| part < kept.parts || recording.index_path(part).exists();
         let parts: Vec<u32> = (0..).take_while(is_part).collect();
         // From the end: the index of the first packets is one that a search can use.
-        let indexes = parts.iter().rev().map(|&part| self.index_path(name, part));
-        for path in indexes.chain([self.packets.join(name)]) {
+        let indexes = parts.iter().rev().map(|&part| recording.index_path(part));
+        for path in indexes.chain([recording.sealed_path()]) {
             remove_file(&path).ok()?;
         }
         self.table.remove(name);

@@ -304,7 +304,7 @@ impl<'a> Recorder<'a> {
             source,
         })?;
         let lock = locked.ok_or_else(busy)?;
-        let packets = folder.join("packets");
+        let packets = archive.packets_folder();
         std::fs::create_dir_all(&packets).map_err(|source| ArchiveError::Io {
             what: "create",
             path: packets,

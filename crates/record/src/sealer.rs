@@ -47,7 +47,7 @@ pub(crate) fn run(shared: &Shared<'_>, closed: &Receiver<Closed>) {
 fn sync(shared: &Shared<'_>) {
     let Some(growing) = shared.current.get() else { return };
     let packets = growing.packets.load(Ordering::Relaxed);
-    let folder = shared.archive.folder().join("packets");
+    let folder = shared.archive.packets_folder();
     match growing.file.sync().and_then(|()| Disk.sync_folder(&folder)) {
         Ok(()) if growing.sync_failed.load(Ordering::Relaxed) => {}
         Ok(()) => shared.synced(packets),

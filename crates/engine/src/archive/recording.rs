@@ -55,6 +55,12 @@ impl Recording {
         self.folder.join(format!(".{}{UNFINISHED}", self.name))
     }
 
+    /// The index of a part of it.
+    pub fn index_path(&self, part: u32) -> PathBuf {
+        let archive = self.folder.parent().unwrap_or(Path::new(""));
+        archive.join(super::SEGMENTS_NAME).join(super::index_name(&self.name, part))
+    }
+
     /// Opens it to be read, wherever it is now.
     pub fn open(&self) -> io::Result<File> {
         let mut outcome = Err(io::ErrorKind::NotFound.into());
@@ -123,6 +129,17 @@ impl Archive {
         let time = time.split('.').next().unwrap_or_default().replace(['-', ':'], "");
         let name = format!("{PREFIX}{:010}-{time}Z{ENDING}", last.saturating_add(1));
         Ok(Recording { name, folder })
+    }
+
+    /// The recording of this name, whether it is there or not.
+    pub fn recording(&self, name: &str) -> Recording {
+        Recording { name: name.to_owned(), folder: self.packets_folder() }
+    }
+
+    /// The recording that an index file is about; `None` if it is about something else.
+    pub fn recording_of(&self, index_file: &Path) -> Option<Recording> {
+        let name = super::ingest::capture_name(index_file);
+        is_recording(name).then(|| self.recording(name))
     }
 
     /// All recordings, complete or not, in the order in which they began.
