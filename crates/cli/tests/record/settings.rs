@@ -46,7 +46,7 @@ fn a_file_has_the_settings_and_options_win() {
     wire.sh("tapdex gen -c 2000 --mean-len 200 --vlan 0 -w sent.pcap");
     let all = "interfaces = ['v1']\narchive = 'archive'\nfilter = 'udp'\nsnaplen = 80\n\
                promiscuous = false\nbuffer = '8MiB'\nqueue = '8MiB'\nrotate = '1GiB,500packets'\n\
-               limit = ['80%', '1GiB']\nmax-age = '30d'\nmax-segments = 1000\nuser = 'root'\n\
+               limit = ['100%', '1GiB']\nmax-age = '30d'\nmax-segments = 1000\nuser = 'root'\n\
                metrics = '127.0.0.1:0'\ndevice = 'cpu'\nthreads = 1\n";
     std::fs::write(wire.path("all.toml"), all).unwrap();
     let udp = wire.frames("sent.pcap", "udp").count() as u64;
