@@ -113,7 +113,7 @@ pub(crate) fn shown_path(path: &Path) -> String {
 
 /// The file with a segment's packets for people, by the name that it has when it is complete.
 pub(crate) fn shown_packets(segment: &Segment) -> String {
-    match segment.is_in_memory() {
+    match segment.is_draft() {
         true => shown_path(&segment.note().source.absolute_path()),
         false => shown_path(&segment.packet_path()),
     }

@@ -5,6 +5,7 @@
 //! segments/NAME-HASH-PART.tdx      the index of one segment, which names its packet file
 //! packets/NAME-HASH.pcap           our copy of a capture that was compressed or came as a stream
 //! packets/rec-NUMBER-TIME.pcapng   what a recorder has captured
+//! drafts/                          indexes of the recording that is being written
 //! ```
 //!
 //! A segment stands alone: all that is known of it is in its index file and in the packet file that
@@ -12,6 +13,7 @@
 
 mod builder;
 pub mod device;
+mod draft;
 mod fields;
 mod flows;
 mod ingest;
@@ -31,6 +33,7 @@ use crate::capture::CaptureError;
 use crate::error::IndexError;
 
 pub use builder::DeviceReport;
+pub use draft::Drafter;
 pub use fields::{field_names, length_class, length_class_start, names};
 pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress};
 pub use note::{Note, Source};
@@ -119,6 +122,7 @@ const VERSION: u32 = 1;
 const SETTINGS_NAME: &str = "archive.toml";
 const SEGMENTS_NAME: &str = "segments";
 const PACKETS_NAME: &str = "packets";
+const DRAFTS_NAME: &str = "drafts";
 
 /// Why something could not be done with an archive.
 #[derive(Debug, thiserror::Error)]
@@ -310,8 +314,8 @@ impl Archive {
     }
 
     /// Opens all segments: those that could be opened, by the time of their first packet, and what
-    /// is wrong with the others. What a recorder has written and nobody has indexed yet is indexed
-    /// in memory.
+    /// is wrong with the others. Of what a recorder has written and nobody has indexed yet there
+    /// are drafts; what those do not have is indexed in memory.
     pub fn segments(&self) -> Result<(Vec<Segment>, Vec<ArchiveError>), ArchiveError> {
         self.segments_from((0, None))
     }
@@ -324,8 +328,8 @@ impl Archive {
         let (mut segments, mut failed) = self.indexed()?;
         let damaged: Vec<PathBuf> = failed.iter().filter_map(damaged_index).collect();
         let damaged: Vec<&str> = damaged.iter().map(|path| ingest::capture_name(path)).collect();
-        let in_memory = self.unindexed(&segments, &damaged, times, &mut failed)?;
-        segments.extend(in_memory);
+        let drafts = self.unindexed(&segments, &damaged, times, &mut failed)?;
+        segments.extend(drafts);
         segments.sort_by_key(|segment: &Segment| segment.note().time_min);
         Ok((segments, failed))
     }
@@ -368,18 +372,7 @@ impl Archive {
             let Some(first) = parts.first() else { continue };
             let (path, source) = (first.packet_path(), &first.note().source);
             let path = path.canonicalize().unwrap_or(path);
-            let follows = |pair: &[&Segment]| {
-                let (a, b) = (pair[0].note(), pair[1].note());
-                let is_next = (b.source.part, b.source.start, b.source.records_before)
-                    == (
-                        a.source.part.saturating_add(1),
-                        a.source.end,
-                        a.source.records_before.saturating_add(a.records),
-                    );
-                let is_same =
-                    (a.source.len, a.source.modified_ns) == (b.source.len, b.source.modified_ns);
-                is_next && is_same
-            };
+            let follows = |pair: &[&Segment]| pair[1].note().follows(pair[0].note());
             let ends = parts.last().is_some_and(|segment| segment.note().source.last);
             // Of a recording the rest is indexed in memory.
             let ends = ends || recording::is_recording(name);

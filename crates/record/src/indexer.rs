@@ -1,4 +1,4 @@
-//! Indexes recordings that are complete, one after the other.
+//! Indexes recordings that are complete, one after the other, and makes drafts of the open one.
 //!
 //! The indexer reads files, not the queue: however far it is behind, no packet waits for it.
 
@@ -9,68 +9,142 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tapdex_engine::archive::device::SegmentDevice;
-use tapdex_engine::archive::{Ingest, Input};
+use tapdex_engine::archive::{ArchiveError, Drafter, Ingest, Input, Recording};
 use tapdex_engine::storage::{Disk, Storage, StorageFile};
 
-use crate::recorder::Shared;
+use crate::recorder::{Shared, ToDo};
+use crate::writer::Growing;
 
 /// Others come first: the kernel gives this thread what they leave.
 const NICE: i32 = 10;
+
+/// What is written between two drafts, in bytes or packets: what a search has to index itself.
+const DRAFT_BYTES: u64 = 32 << 20;
+const DRAFT_PACKETS: u64 = 1 << 17;
+/// Drafts are for convenience: they are not made on a disk that has less room.
+const DRAFT_ROOM: u64 = 256 << 20;
 
 /// Indexes until the sealer has ended and all is done, or we are to stop at once.
 pub(crate) fn run(shared: &Shared<'_>, device: Option<&Mutex<dyn SegmentDevice>>) {
     // Without it, it competes with the capture; that shows in the losses.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
     let storage = Guarded { shared };
-    while let Some(recording) = shared.next_to_index() {
-        if !shared.keeper().has(recording.name()) {
-            shared.indexed_one();
-            continue;
+    let mut drafts = Drafts::default();
+    loop {
+        match shared.next_to_index() {
+            ToDo::Index(recording) => index(shared, &storage, device, &recording),
+            ToDo::Draft => drafts.go_on(shared, &storage),
+            ToDo::End => break,
         }
-        let started = Instant::now();
-        let mut ingest = Ingest::new(shared.archive)
-            .threads(shared.index_threads)
-            .storage(&storage)
-            .stop(&shared.abandon);
-        if let Some(device) = device {
-            ingest = ingest.device(device);
-        }
-        let result = ingest.run(&[Input::File(recording.sealed_path())]);
-        let failed = match result {
-            Ok(mut report) => {
-                if let Some(trouble) = report.device.trouble {
-                    shared.trouble(format!("the device failed, the CPU went on: {trouble}"));
-                }
-                let file = report.files.pop().unwrap_or_default();
-                shared.counters.indexed_packets.fetch_add(file.packets, Ordering::Relaxed);
-                shared.counters.index_bytes.fetch_add(file.index_bytes, Ordering::Relaxed);
-                file.error
+    }
+}
+
+/// Indexes a recording, or puts that off.
+fn index(
+    shared: &Shared<'_>,
+    storage: &Guarded<'_, '_>,
+    device: Option<&Mutex<dyn SegmentDevice>>,
+    recording: &Recording,
+) {
+    if !shared.keeper().has(recording.name()) {
+        return shared.indexed_one();
+    }
+    let started = Instant::now();
+    let mut ingest = Ingest::new(shared.archive)
+        .threads(shared.index_threads)
+        .storage(storage)
+        .stop(&shared.abandon);
+    if let Some(device) = device {
+        ingest = ingest.device(device);
+    }
+    let result = ingest.run(&[Input::File(recording.sealed_path())]);
+    let failed = match result {
+        Ok(mut report) => {
+            if let Some(trouble) = report.device.trouble {
+                shared.trouble(format!("the device failed, the CPU went on: {trouble}"));
             }
-            Err(error) => Some(error),
+            let file = report.files.pop().unwrap_or_default();
+            shared.counters.indexed_packets.fetch_add(file.packets, Ordering::Relaxed);
+            shared.counters.index_bytes.fetch_add(file.index_bytes, Ordering::Relaxed);
+            file.error
+        }
+        Err(error) => Some(error),
+    };
+    let mut keeper = shared.keeper();
+    keeper.indexed(recording);
+    keeper.trim();
+    let is_there = keeper.has(recording.name());
+    drop(keeper);
+    match failed {
+        None => {
+            shared.counters.indexed.fetch_add(1, Ordering::Relaxed);
+            shared.build_seconds.observe(started.elapsed().as_secs_f64());
+        }
+        Some(_) if !is_there || shared.abandon.load(Ordering::Relaxed) => {}
+        Some(error) => {
+            let path = recording.sealed_path();
+            let what = format!(
+                "{} is not indexed yet; searches read all of it, and it is tried again: ",
+                path.display()
+            );
+            shared.complain(&what, &error);
+            return shared.index_again();
+        }
+    }
+    shared.indexed_one();
+}
+
+/// Drafts of the recording that is open.
+#[derive(Debug, Default)]
+struct Drafts<'a> {
+    drafter: Option<Drafter<'a>>,
+    /// A recording of which no more can be made.
+    given_up: Option<Recording>,
+}
+
+impl<'a> Drafts<'a> {
+    /// Makes drafts of what has come, if it is much.
+    fn go_on(&mut self, shared: &Shared<'a>, storage: &Guarded<'_, '_>) {
+        let Some(growing) = shared.current.get() else {
+            self.drafter = None;
+            return;
         };
-        let mut keeper = shared.keeper();
-        keeper.indexed(&recording);
-        keeper.trim();
-        let is_there = keeper.has(recording.name());
-        drop(keeper);
-        match failed {
-            None => {
-                shared.counters.indexed.fetch_add(1, Ordering::Relaxed);
-                shared.build_seconds.observe(started.elapsed().as_secs_f64());
-            }
-            Some(_) if !is_there || shared.abandon.load(Ordering::Relaxed) => {}
-            Some(error) => {
-                let path = recording.sealed_path();
-                let what = format!(
-                    "{} is not indexed yet; searches read all of it, and it is tried again: ",
-                    path.display()
-                );
-                shared.complain(&what, &error);
-                shared.index_again();
-                continue;
-            }
+        let recording = &growing.recording;
+        let has_room = shared.keeper().space().is_ok_and(|space| space.free >= DRAFT_ROOM);
+        if !has_room || self.given_up.as_ref() == Some(recording) {
+            return;
         }
-        shared.indexed_one();
+        if let Err(error) = self.write(shared, storage, &growing) {
+            // A recording that was completed in this moment is indexed next.
+            if recording.unfinished_path().exists() {
+                shared.complain("searches have to read the open recording: ", &error);
+            }
+            self.given_up = Some(recording.clone());
+        }
+    }
+
+    fn write(
+        &mut self,
+        shared: &Shared<'a>,
+        storage: &Guarded<'_, '_>,
+        growing: &Growing,
+    ) -> Result<(), ArchiveError> {
+        let recording = &growing.recording;
+        let is_much = |(bytes, packets): (u64, u64)| {
+            let written = shared.counters.open_bytes.load(Ordering::Relaxed);
+            let stored = growing.packets.load(Ordering::Relaxed);
+            written.saturating_sub(bytes) >= DRAFT_BYTES
+                || stored.saturating_sub(packets) >= DRAFT_PACKETS
+        };
+        if self.drafter.as_ref().is_none_or(|drafter| drafter.recording() != recording) {
+            if !is_much((0, 0)) {
+                return Ok(());
+            }
+            self.drafter = Drafter::new(shared.archive, recording)?;
+        }
+        let Some(drafter) = &mut self.drafter else { return Ok(()) };
+        while is_much(drafter.reached()) && !shared.is_to_index() && drafter.write(storage)? > 0 {}
+        Ok(())
     }
 }
 
@@ -88,8 +162,10 @@ impl Storage for Guarded<'_, '_> {
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {
         // Retention removes index and packets under the same lock.
         let keeper = self.shared.keeper();
+        let open = self.shared.current.get().map(|growing| growing.recording);
         let recording = self.shared.archive.recording_of(target);
-        if !recording.is_some_and(|recording| keeper.has(recording.name())) {
+        let is_there = |found: &Recording| keeper.has(found.name()) || open.as_ref() == Some(found);
+        if !recording.as_ref().is_some_and(is_there) {
             return Err(io::ErrorKind::NotFound.into());
         }
         Disk.rename(source, target)

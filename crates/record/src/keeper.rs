@@ -327,6 +327,10 @@ impl<'a> Keeper<'a> {
         for path in indexes.chain([recording.sealed_path()]) {
             remove_file(&path).ok()?;
         }
+        if !kept.is_indexed {
+            // Those that stay do no harm, and go at the next start.
+            drop(self.archive.remove_drafts());
+        }
         self.table.remove(name);
         let bytes = kept.packet_bytes + kept.index_bytes;
         let place = REASONS.iter().position(|&other| other == reason).unwrap_or(0);

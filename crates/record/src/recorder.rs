@@ -27,6 +27,8 @@ use crate::{indexer, sealer};
 const TICK: Duration = Duration::from_millis(20);
 /// How often the status is told and written.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// How often the indexer sees whether there is something to make a draft of.
+const DRAFT_EVERY: Duration = Duration::from_millis(250);
 /// Recordings that are closed and not complete: more, and the writer waits.
 const CLOSED_MAX: usize = 4;
 /// A recording is at most this part of what may be kept, so that there is something to remove.
@@ -134,6 +136,17 @@ pub(crate) struct Shared<'a> {
     troubles: Mutex<Troubles>,
 }
 
+/// What the indexer is to do.
+#[derive(Debug)]
+pub(crate) enum ToDo {
+    /// To index a recording that is complete.
+    Index(Recording),
+    /// Nothing else: it may make drafts of the open one.
+    Draft,
+    /// Nothing more.
+    End,
+}
+
 /// What somebody should know of.
 #[derive(Debug, Default)]
 struct Troubles {
@@ -213,28 +226,38 @@ impl<'a> Shared<'a> {
         self.more_to_index.notify_all();
     }
 
-    /// The recording that is to be indexed next; `None` if no more will come. It stays in the
-    /// queue until [`indexed_one`](Self::indexed_one).
-    pub(crate) fn next_to_index(&self) -> Option<Recording> {
+    /// Waits for something to index. A recording stays in the queue until
+    /// [`indexed_one`](Self::indexed_one).
+    pub(crate) fn next_to_index(&self) -> ToDo {
         let mut to_index = lock(&self.to_index);
+        let mut waited = false;
         loop {
             if self.abandon.load(Ordering::Relaxed) {
-                return None;
+                return ToDo::End;
             }
             if let Some((recording, _)) = to_index.queue.front() {
-                return Some(recording.clone());
+                return ToDo::Index(recording.clone());
             }
             if to_index.ended {
-                return None;
+                return ToDo::End;
             }
             if to_index.failed_at.is_some_and(|at| at.elapsed() >= INDEX_AGAIN) {
                 to_index.failed_at = None;
                 to_index.queue = std::mem::take(&mut to_index.failed);
                 continue;
             }
-            let waited = self.more_to_index.wait_timeout(to_index, STATUS_EVERY);
-            to_index = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if std::mem::replace(&mut waited, true) {
+                return ToDo::Draft;
+            }
+            let woken = self.more_to_index.wait_timeout(to_index, DRAFT_EVERY);
+            to_index = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Whether a recording waits to be indexed, or all is to end.
+    pub(crate) fn is_to_index(&self) -> bool {
+        let to_index = lock(&self.to_index);
+        !to_index.queue.is_empty() || to_index.ended || self.abandon.load(Ordering::Relaxed)
     }
 
     /// The recording that is first in the queue is indexed, or gone.
@@ -336,6 +359,7 @@ impl<'a> Recorder<'a> {
             sealed_packets: AtomicU64::new(0),
             troubles: Mutex::default(),
         };
+        archive.remove_drafts()?;
         let left = shared.keeper().unindexed();
         for recording in archive.recordings()? {
             if left.contains(recording.name()) {

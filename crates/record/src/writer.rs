@@ -52,13 +52,14 @@ pub(crate) struct Closed {
     pub(crate) failed: bool,
 }
 
-/// The file that is written now, for the sealer.
+/// The file that is written now, for the sealer and the indexer.
 #[derive(Debug, Default)]
 pub(crate) struct Current(Mutex<Option<Growing>>);
 
 /// A file that is being written, and the packets that are in it to their last byte.
 #[derive(Debug, Clone)]
 pub(crate) struct Growing {
+    pub(crate) recording: Recording,
     pub(crate) file: Arc<dyn PacketFile>,
     pub(crate) packets: Arc<AtomicU64>,
     /// It could not be synced once: the system would not say so again.
@@ -356,8 +357,12 @@ impl<'s, 'a> Writer<'s, 'a> {
         let path = recording.unfinished_path();
         let failed = |source| ArchiveError::Io { what: "create", path: path.clone(), source };
         let file = self.shared.disk.create(&path).map_err(failed)?;
-        let growing =
-            Growing { file: Arc::from(file), packets: Arc::default(), sync_failed: Arc::default() };
+        let growing = Growing {
+            recording: recording.clone(),
+            file: Arc::from(file),
+            packets: Arc::default(),
+            sync_failed: Arc::default(),
+        };
         let mut open = Open {
             recording,
             growing: growing.clone(),

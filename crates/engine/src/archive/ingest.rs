@@ -393,6 +393,10 @@ impl<'a> Ingest<'a> {
         if source.last {
             self.remove_parts_after(&packets, source.part)?;
             self.remove_other_names(shared, job.input, &packets, &source)?;
+            if is_recording(capture_name(&index_path)) {
+                // Those that stay do no harm.
+                drop(self.archive.remove_drafts());
+            }
         }
         let report = &mut lock(&shared.reports)[job.input];
         report.packets += note.records;

@@ -99,6 +99,11 @@ impl Source {
         text_to_path(self.origin.as_ref().unwrap_or(&self.path))
     }
 
+    /// The same packets, in the file that `other` names.
+    pub(super) fn find_in(&mut self, other: Self) {
+        (self.path, self.absolute, self.origin) = (other.path, other.absolute, other.origin);
+    }
+
     /// Whether the packets are in a copy that is ours.
     pub fn is_copy(&self) -> bool {
         self.origin.is_some()
@@ -106,6 +111,15 @@ impl Source {
 }
 
 impl Note {
+    /// Whether the packets are those behind another segment's, in the same file.
+    pub(super) fn follows(&self, before: &Self) -> bool {
+        let (a, b) = (&before.source, &self.source);
+        let reached =
+            (a.part.saturating_add(1), a.end, a.records_before.saturating_add(before.records));
+        (b.part, b.start, b.records_before) == reached
+            && (a.len, a.modified_ns) == (b.len, b.modified_ns)
+    }
+
     pub(super) fn new(source: Source, layout: Layout) -> Self {
         Self {
             version: VERSION,

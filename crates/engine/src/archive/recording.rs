@@ -3,25 +3,19 @@
 //! ```text
 //! packets/.rec-NUMBER-TIME.pcapng.part       being written; the writer holds a lock on it
 //! packets/rec-NUMBER-TIME.pcapng             complete, and not changed any more
-//! segments/rec-NUMBER-TIME.pcapng-PART.tdx   its index
+//! segments/rec-NUMBER-TIME.pcapng-PART.tdx   its index; as long as there is none, drafts do
 //! ```
-//!
-//! A recording is searched from its first packet on. As long as it has no index, or has one of its
-//! first packets only, the rest is indexed in memory by whoever asks.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::builder::{Limits, RECORDS_MAX, SegmentBuilder, SharedDevice};
-use super::note::{Note, Source};
-use super::segment::{Segment, ends_sum};
-use super::{Archive, ArchiveError, CodecChoice, Order};
+use super::note::Source;
+use super::{Archive, ArchiveError};
 use crate::capture::{CaptureError, CaptureReader};
-use crate::index::Index;
 use crate::query::time::format_time;
-use crate::storage::{Disk, Memory, Storage};
+use crate::storage::{Disk, Storage};
 
 const PREFIX: &str = "rec-";
 const ENDING: &str = ".pcapng";
@@ -59,6 +53,19 @@ impl Recording {
     pub fn index_path(&self, part: u32) -> PathBuf {
         let archive = self.folder.parent().unwrap_or(Path::new(""));
         archive.join(super::SEGMENTS_NAME).join(super::index_name(&self.name, part))
+    }
+
+    /// The draft of a part of it.
+    pub(super) fn draft_path(&self, part: u32) -> PathBuf {
+        let archive = self.folder.parent().unwrap_or(Path::new(""));
+        archive.join(super::DRAFTS_NAME).join(super::index_name(&self.name, part))
+    }
+
+    /// Its packets, as drafts speak of them: where they are now, and where they will be.
+    pub(super) fn as_source(&self) -> Source {
+        let near = Path::new("..").join(super::PACKETS_NAME);
+        let near = near.join(self.unfinished_path().file_name().unwrap_or_default());
+        Source::new(&near, &self.sealed_path(), None)
     }
 
     /// Opens it to be read, wherever it is now.
@@ -207,157 +214,6 @@ impl Archive {
             _ => super::ingest::segment_name(packets),
         }
     }
-
-    /// Segments in memory for what is not indexed of recordings, from these times.
-    pub(super) fn unindexed(
-        &self,
-        indexed: &[Segment],
-        damaged: &[&str],
-        times: Times,
-        failed: &mut Vec<ArchiveError>,
-    ) -> Result<Vec<Segment>, ArchiveError> {
-        use rayon::iter::{IntoParallelIterator, ParallelIterator};
-        // The last part of each.
-        let mut indexed_to: HashMap<&str, &Note> = HashMap::new();
-        for segment in indexed {
-            let name = super::ingest::capture_name(segment.path());
-            let last = indexed_to.entry(name).or_insert(segment.note());
-            if segment.note().source.part > last.source.part {
-                *last = segment.note();
-            }
-        }
-        let mut rest = Vec::new();
-        for recording in self.recordings()? {
-            if damaged.contains(&recording.name()) {
-                continue;
-            }
-            match indexed_to.get(recording.name()) {
-                Some(last) if last.source.last => {}
-                last => {
-                    let last = last.map(|&note| note.clone());
-                    rest.push((recording, last));
-                }
-            }
-        }
-        let made: Vec<_> = match rest.len() {
-            0 => return Ok(Vec::new()),
-            // Threads take longer to start than most unfinished recordings to be read.
-            1 => rest.iter().map(|(r, after)| self.in_memory(r, after.as_ref(), times)).collect(),
-            _ => rest
-                .into_par_iter()
-                .map(|(recording, after)| self.in_memory(&recording, after.as_ref(), times))
-                .collect(),
-        };
-        let mut segments = Vec::new();
-        for made in made {
-            match made {
-                Ok(some) => segments.extend(some),
-                Err(error) => failed.push(error),
-            }
-        }
-        Ok(segments)
-    }
-
-    /// Indexes a recording in memory, from behind an indexed part of it on.
-    fn in_memory(
-        &self,
-        recording: &Recording,
-        after: Option<&Note>,
-        times: Times,
-    ) -> Result<Vec<Segment>, ArchiveError> {
-        let path = recording.sealed_path();
-        let failed = |what| {
-            let path = &path;
-            move |error| ArchiveError::io(what, path, error)
-        };
-        let opened = recording.open().and_then(|file| Ok((file, recording.open()?)));
-        let (mut file, other) = match opened {
-            Ok(files) => files,
-            // Retention has removed it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed("open")(error)),
-        };
-        let reader = match after {
-            Some(note) => CaptureReader::resume(other, note.layout.clone(), note.source.end),
-            None => CaptureReader::open(other),
-        };
-        let mut reader = match reader {
-            Ok(reader) => reader,
-            // Its head is not written yet.
-            Err(CaptureError::Truncated { .. }) => return Ok(Vec::new()),
-            Err(error) => return Err(ArchiveError::capture(&path)(error)),
-        };
-        if times != (0, None) && !has_times(&mut reader, times).map_err(failed("read"))? {
-            return Ok(Vec::new());
-        }
-        // Where the packets are now, and where they will be.
-        let near = Path::new("..").join(super::PACKETS_NAME);
-        let near = near.join(recording.unfinished_path().file_name().unwrap_or_default());
-        let mut source = Source::new(&near, &path, None);
-        source.start = reader.position();
-        if let Some(note) = after {
-            source.part = note.source.part.saturating_add(1);
-            source.records_before = note.source.records_before.saturating_add(note.records);
-        }
-        let limits = Limits::new(RECORDS_MAX, 1);
-        let mut builder = SegmentBuilder::new();
-        let mut segments = Vec::new();
-        loop {
-            builder.clear();
-            let ended = fill(&mut reader, &mut builder, &limits);
-            if builder.records() == 0 {
-                break;
-            }
-            source.end = reader.position();
-            let sum = ends_sum(&mut file, source.start, source.end).map_err(failed("read"))?;
-            source.sum = sum.unwrap_or(0);
-            let mut note = Note::new(source.clone(), reader.layout().clone());
-            builder.describe(&mut note);
-            let index_path = self.index_path(&path, source.part);
-            let memory = Memory::default();
-            let codec = CodecChoice::Fixed(tapdex_bitmap::Codec::Roaring);
-            let device = SharedDevice::new(None);
-            builder
-                .write(&memory, &index_path, Order::Flow, codec, &note, &device)
-                .map_err(ArchiveError::index(&index_path))?;
-            let index = Index::from_bytes(memory.into_bytes());
-            let index = index.map_err(ArchiveError::index(&index_path))?;
-            source.part = source.part.saturating_add(1);
-            source.start = source.end;
-            source.records_before = source.records_before.saturating_add(note.records);
-            segments.push(Segment::in_memory(index_path, index, note));
-            if ended {
-                break;
-            }
-        }
-        Ok(segments)
-    }
-}
-
-/// Reads packets until the segment is full or there are no more whole ones; whether that is so.
-/// What is wrong with the file is for whoever indexes it.
-fn fill(reader: &mut CaptureReader<File>, builder: &mut SegmentBuilder, limits: &Limits) -> bool {
-    while !builder.is_full(limits) {
-        match reader.next() {
-            Ok(Some(record)) => builder.push(&record),
-            Ok(None) | Err(_) => return true,
-        }
-    }
-    false
-}
-
-/// Whether there is a packet from these times. The reader is where it was after that.
-fn has_times(reader: &mut CaptureReader<File>, (from, to): Times) -> io::Result<bool> {
-    let start = reader.position();
-    let mut found = false;
-    while let Ok(Some(record)) = reader.next() {
-        if record.time_ns >= from && to.is_none_or(|to| record.time_ns < to) {
-            found = true;
-            break;
-        }
-    }
-    reader.seek(start).map_err(io::Error::other)?;
-    Ok(found)
 }
 
 /// Completes a recording; `None` if somebody writes it, or it is complete.

@@ -104,6 +104,7 @@ impl<'a> Repair<'a> {
     pub fn run(&self) -> Result<RepairReport, ArchiveError> {
         let mut report = RepairReport::default();
         self.remove_temporary(&mut report)?;
+        self.archive.remove_drafts()?;
         let (recovered, failed) = self.archive.seal_unfinished()?;
         report.recovered = recovered;
         for error in failed {
@@ -249,7 +250,9 @@ impl<'a> Repair<'a> {
 
     /// Removes what killed processes have left behind; what somebody holds stays.
     fn remove_temporary(&self, report: &mut RepairReport) -> Result<(), ArchiveError> {
-        for folder in [self.archive.segments_folder(), self.archive.packets_folder()] {
+        let archive = self.archive;
+        for folder in [archive.segments_folder(), archive.packets_folder(), archive.drafts_folder()]
+        {
             for entry in folder.read_dir().into_iter().flatten().flatten() {
                 let path = entry.path();
                 let name = entry.file_name();

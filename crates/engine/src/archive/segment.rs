@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::ArchiveError;
 use super::note::Note;
-use super::recording::is_recording;
+use super::recording::{Recording, is_recording};
 use crate::capture::{CaptureReader, Record};
 use crate::index::{Index, MARK_RECORDS};
 use crate::packet::LinkType;
@@ -20,7 +20,18 @@ pub struct Segment {
     path: PathBuf,
     index: Index,
     note: Note,
-    in_memory: bool,
+    kind: Kind,
+}
+
+/// Where the index of a segment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// In the archive, for good.
+    Indexed,
+    /// Among the drafts.
+    Draft,
+    /// In memory only.
+    InMemory,
 }
 
 impl Segment {
@@ -37,17 +48,31 @@ impl Segment {
         if note.records != u64::from(index.rows()) {
             return Err(bad(format!("its note is about {} packets", note.records)));
         }
-        Ok(Self { path: path.to_owned(), index, note, in_memory: false })
+        Ok(Self { path: path.to_owned(), index, note, kind: Kind::Indexed })
+    }
+
+    /// Opens a draft of a recording.
+    pub(super) fn open_draft(path: &Path, recording: &Recording) -> Result<Self, ArchiveError> {
+        let mut draft = Self::open(path)?;
+        draft.kind = Kind::Draft;
+        // The recorder may see the archive in another place.
+        draft.note.source.find_in(recording.as_source());
+        Ok(draft)
     }
 
     /// A segment whose index is in memory only.
     pub(super) fn in_memory(path: PathBuf, index: Index, note: Note) -> Self {
-        Self { path, index, note, in_memory: true }
+        Self { path, index, note, kind: Kind::InMemory }
     }
 
     /// Whether its index is in memory only: its packets were recorded a short while ago.
     pub fn is_in_memory(&self) -> bool {
-        self.in_memory
+        self.kind == Kind::InMemory
+    }
+
+    /// Whether its packets are in a recording that is not indexed yet.
+    pub fn is_draft(&self) -> bool {
+        self.kind != Kind::Indexed
     }
 
     /// The name of the recording that its packets are in; `None` if they were not recorded.
@@ -94,7 +119,7 @@ impl Segment {
     pub fn packets(&self) -> Result<Packets<'_>, ArchiveError> {
         let mut path = self.packet_path();
         let mut opened = File::open(&path);
-        if self.in_memory && opened.is_err() {
+        if self.is_draft() && opened.is_err() {
             // A recording gets its name when it is complete, and that may be just now.
             path = self.note.source.absolute_path();
             opened = File::open(&path);

@@ -1,0 +1,310 @@
+//! Indexes of recordings that have none yet.
+//!
+//! A recording is indexed when it is complete, and searched from its first packet on. Until then
+//! its packets are in drafts: segments like all others, in a codec that is built fast.
+//!
+//! ```text
+//! drafts/rec-NUMBER-TIME.pcapng-PART.tdx   made by the recorder, while the recording is open
+//! in memory                                of all behind the last of those, by whoever asks
+//! ```
+//!
+//! Nobody depends on a draft: where one is missing, damaged, or not about the packets that are
+//! there, it is left out with all that follow it, and what they are about is indexed in memory.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::builder::{Limits, RECORDS_MAX, SegmentBuilder, SharedDevice};
+use super::ingest::capture_name;
+use super::note::{Note, Source};
+use super::recording::{Recording, Times};
+use super::segment::{Segment, ends_sum};
+use super::{Archive, ArchiveError, CodecChoice, Order};
+use crate::capture::{CaptureError, CaptureReader};
+use crate::index::Index;
+use crate::storage::{Memory, Storage};
+
+/// Packets of a draft that a recorder makes, at most: some hundredths of a second.
+const DRAFT_RECORDS: usize = 1 << 18;
+
+/// Makes drafts of a recording, one after the other, while it is written.
+#[derive(Debug)]
+pub struct Drafter<'a> {
+    archive: &'a Archive,
+    recording: Recording,
+    reader: CaptureReader<File>,
+    /// The same file, to look again at what was read.
+    file: File,
+    /// What is behind the last draft.
+    rest: Source,
+}
+
+impl<'a> Drafter<'a> {
+    /// Starts with the first packet of a recording; `None` if that is gone, or has no head yet.
+    pub fn new(archive: &'a Archive, recording: &Recording) -> Result<Option<Self>, ArchiveError> {
+        Self::after(archive, recording, None)
+    }
+
+    /// Starts behind a part of the recording.
+    fn after(
+        archive: &'a Archive,
+        recording: &Recording,
+        last: Option<&Note>,
+    ) -> Result<Option<Self>, ArchiveError> {
+        let path = recording.sealed_path();
+        // Two, since each has its own place in the file.
+        let opened = recording.open().and_then(|file| Ok((file, recording.open()?)));
+        let (file, other) = match opened {
+            Ok(files) => files,
+            // Retention has removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ArchiveError::io("open", &path, error)),
+        };
+        let reader = match last {
+            Some(note) => CaptureReader::resume(other, note.layout.clone(), note.source.end),
+            None => CaptureReader::open(other),
+        };
+        let reader = match reader {
+            Ok(reader) => reader,
+            // Its head is not written yet.
+            Err(CaptureError::Truncated { .. }) => return Ok(None),
+            Err(error) => return Err(ArchiveError::capture(&path)(error)),
+        };
+        let mut rest = recording.as_source();
+        rest.start = reader.position();
+        if let Some(note) = last {
+            rest.part = note.source.part.saturating_add(1);
+            rest.records_before = note.source.records_before.saturating_add(note.records);
+        }
+        Ok(Some(Self { archive, recording: recording.clone(), reader, file, rest }))
+    }
+
+    /// The recording.
+    pub fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    /// Bytes and packets of the recording that there are drafts of.
+    pub fn reached(&self) -> (u64, u64) {
+        (self.rest.start, self.rest.records_before)
+    }
+
+    /// Writes a draft of what has come since the last one, or of as much of it as a draft has.
+    /// Returns how many packets that are.
+    pub fn write(&mut self, storage: &dyn Storage) -> Result<u64, ArchiveError> {
+        let mut builder = SegmentBuilder::new();
+        let Some(note) = self.read(&mut builder, &Limits::new(DRAFT_RECORDS, 1))? else {
+            return Ok(0);
+        };
+        let folder = self.archive.drafts_folder();
+        std::fs::create_dir_all(&folder).map_err(|e| ArchiveError::io("create", &folder, e))?;
+        write(&mut builder, storage, &self.recording.draft_path(note.source.part), &note)?;
+        self.go_on(&note);
+        Ok(note.records)
+    }
+
+    /// Segments in memory of all that is there.
+    fn in_memory(mut self) -> Result<Vec<Segment>, ArchiveError> {
+        let limits = Limits::new(RECORDS_MAX, 1);
+        let mut builder = SegmentBuilder::new();
+        let mut segments = Vec::new();
+        while let Some(note) = self.read(&mut builder, &limits)? {
+            let ended = !builder.is_full(&limits);
+            let path = self.recording.index_path(note.source.part);
+            let memory = Memory::default();
+            write(&mut builder, &memory, &path, &note)?;
+            let index = Index::from_bytes(memory.into_bytes());
+            let index = index.map_err(ArchiveError::index(&path))?;
+            self.go_on(&note);
+            segments.push(Segment::in_memory(path, index, note));
+            if ended {
+                break;
+            }
+        }
+        Ok(segments)
+    }
+
+    /// Reads packets until there is enough for a segment, or no more whole ones; what the segment
+    /// says of itself, if there is any. What is wrong with the file is for whoever indexes it.
+    fn read(
+        &mut self,
+        builder: &mut SegmentBuilder,
+        limits: &Limits,
+    ) -> Result<Option<Note>, ArchiveError> {
+        let path = self.recording.sealed_path();
+        builder.clear();
+        // Where it ended last time there may be more now.
+        self.reader.seek(self.rest.start).map_err(ArchiveError::capture(&path))?;
+        while !builder.is_full(limits) {
+            match self.reader.next() {
+                Ok(Some(record)) => builder.push(&record),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        if builder.records() == 0 {
+            return Ok(None);
+        }
+        let mut source = self.rest.clone();
+        source.end = self.reader.position();
+        let sum = ends_sum(&mut self.file, source.start, source.end);
+        source.sum = sum.map_err(|error| ArchiveError::io("read", &path, error))?.unwrap_or(0);
+        let mut note = Note::new(source, self.reader.layout().clone());
+        builder.describe(&mut note);
+        Ok(Some(note))
+    }
+
+    /// Goes on behind a segment.
+    fn go_on(&mut self, note: &Note) {
+        self.rest.part = note.source.part.saturating_add(1);
+        self.rest.start = note.source.end;
+        self.rest.records_before = note.source.records_before.saturating_add(note.records);
+    }
+
+    /// Whether there is a packet from these times.
+    fn has_times(&mut self, (from, to): Times) -> bool {
+        let mut found = false;
+        while let Ok(Some(record)) = self.reader.next() {
+            if record.time_ns >= from && to.is_none_or(|to| record.time_ns < to) {
+                found = true;
+                break;
+            }
+        }
+        found
+    }
+}
+
+/// Writes the index of a draft.
+fn write(
+    builder: &mut SegmentBuilder,
+    storage: &dyn Storage,
+    path: &Path,
+    note: &Note,
+) -> Result<(), ArchiveError> {
+    let codec = CodecChoice::Fixed(tapdex_bitmap::Codec::Roaring);
+    let written = builder.write(storage, path, Order::Flow, codec, note, &SharedDevice::new(None));
+    written.map(drop).map_err(ArchiveError::index(path))
+}
+
+impl Archive {
+    pub(super) fn drafts_folder(&self) -> PathBuf {
+        self.folder.join(super::DRAFTS_NAME)
+    }
+
+    /// Removes drafts that nobody needs: those of recordings that are gone, or indexed.
+    pub fn remove_drafts(&self) -> Result<(), ArchiveError> {
+        let folder = self.drafts_folder();
+        let mut paths: Vec<PathBuf> = match folder.read_dir() {
+            Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(ArchiveError::io("list", &folder, error)),
+        };
+        // The last first: those that are left are about the first packets.
+        paths.sort_unstable();
+        for path in paths.iter().rev() {
+            // What is being written goes with the rest.
+            let recording = self.recording(capture_name(path).trim_start_matches('.'));
+            if recording.open().is_ok() && !recording.index_path(0).exists() {
+                continue;
+            }
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(ArchiveError::io("remove", path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Drafts of all that is not indexed of recordings; in memory, those that have packets from
+    /// these times.
+    pub(super) fn unindexed(
+        &self,
+        indexed: &[Segment],
+        damaged: &[&str],
+        times: Times,
+        failed: &mut Vec<ArchiveError>,
+    ) -> Result<Vec<Segment>, ArchiveError> {
+        use rayon::iter::{IntoParallelIterator, ParallelIterator};
+        // The last part of each.
+        let mut indexed_to: HashMap<&str, &Note> = HashMap::new();
+        for segment in indexed {
+            let last = indexed_to.entry(capture_name(segment.path())).or_insert(segment.note());
+            if segment.note().source.part > last.source.part {
+                *last = segment.note();
+            }
+        }
+        let mut rest = Vec::new();
+        for recording in self.recordings()? {
+            if damaged.contains(&recording.name()) {
+                continue;
+            }
+            match indexed_to.get(recording.name()) {
+                Some(last) if last.source.last => {}
+                last => {
+                    let last = last.map(|&note| note.clone());
+                    rest.push((recording, last));
+                }
+            }
+        }
+        let made: Vec<_> = match rest.len() {
+            0 => return Ok(Vec::new()),
+            // Threads take longer to start than most unfinished recordings to be read.
+            1 => rest.iter().map(|(r, after)| self.drafts(r, after.as_ref(), times)).collect(),
+            _ => rest
+                .into_par_iter()
+                .map(|(recording, after)| self.drafts(&recording, after.as_ref(), times))
+                .collect(),
+        };
+        let mut segments = Vec::new();
+        for made in made {
+            match made {
+                Ok(some) => segments.extend(some),
+                Err(error) => failed.push(error),
+            }
+        }
+        Ok(segments)
+    }
+
+    /// Drafts of a recording, from behind an indexed part of it on.
+    fn drafts(
+        &self,
+        recording: &Recording,
+        after: Option<&Note>,
+        times: Times,
+    ) -> Result<Vec<Segment>, ArchiveError> {
+        let mut drafts = match after {
+            Some(_) => Vec::new(),
+            None => recorded_drafts(recording),
+        };
+        let after = drafts.last().map(Segment::note).or(after);
+        if let Some(mut rest) = Drafter::after(self, recording, after)?
+            && (times == (0, None) || rest.has_times(times))
+        {
+            drafts.extend(rest.in_memory()?);
+        }
+        Ok(drafts)
+    }
+}
+
+/// The drafts that a recorder has made of a recording, as far as they can be used.
+fn recorded_drafts(recording: &Recording) -> Vec<Segment> {
+    let mut drafts: Vec<Segment> = Vec::new();
+    let Ok(mut file) = recording.open() else { return drafts };
+    for part in 0.. {
+        let Ok(draft) = Segment::open_draft(&recording.draft_path(part), recording) else { break };
+        let note = draft.note();
+        let follows = match drafts.last() {
+            Some(last) => note.follows(last.note()),
+            None => (note.source.part, note.source.records_before) == (0, 0),
+        };
+        let sum = ends_sum(&mut file, note.source.start, note.source.end);
+        if !follows || !sum.is_ok_and(|sum| sum == Some(note.source.sum)) {
+            break;
+        }
+        drafts.push(draft);
+    }
+    drafts
+}
