@@ -1,6 +1,7 @@
 //! `tapdex-bench record`: packets from the wire into a searchable archive, beside tcpdump and
 //! dumpcap.
 
+mod open;
 mod programs;
 mod tables;
 mod wire;
@@ -14,6 +15,7 @@ use tapdex_engine::traffic::Profile;
 
 use crate::archive::captures::{self, Capture, Folder};
 use crate::archive::process;
+use open::Answer;
 use programs::{Contestant, Program, QUESTION, Recorder, Stored};
 use wire::{Load, Sent, Wire};
 
@@ -43,6 +45,16 @@ pub struct Args {
     /// Packets that a sender sends at most, and as fast as it can.
     #[arg(long, default_value_t = 600_000, value_parser = clap::value_parser!(u64).range(1_000..))]
     packets: u64,
+    /// Packets of the recording that questions are asked about while it is open: mixed frames, and
+    /// small ones.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        num_args = 2,
+        default_values_t = [1_400_000, 4_000_000],
+        value_parser = clap::value_parser!(u64).range(1_000..)
+    )]
+    open_packets: Vec<u64>,
     /// Leave out the small frames.
     #[arg(long)]
     skip_small: bool,
@@ -148,15 +160,30 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let folder = Folder::new(args.folder.as_deref())?;
     // A capture, what two senders send of it, and some to spare.
-    let (free, needed) = (process::free_bytes(folder.path())?, 5 * args.packets * PACKET_BYTES);
-    ensure!(free > needed, "{free} bytes are free, {needed} are needed: --packets, --folder");
+    let most = args.open_packets.iter().map(|packets| 2 * packets).max().unwrap_or(0);
+    let needed = most.max(5 * args.packets) * PACKET_BYTES;
+    let free = process::free_bytes(folder.path())?;
+    ensure!(
+        free > needed,
+        "{free} bytes are free, {needed} are needed: --packets, --open-packets, --folder"
+    );
     let wire = Wire::new()?;
-    let mut measured = vec![measure(args, &folder, &wire, "mixed", None)?];
-    if !args.skip_small {
-        measured.push(measure(args, &folder, &wire, "small", Some(SMALL_LEN))?);
+    let mut kinds = vec![("mixed", None), ("small", Some(SMALL_LEN))];
+    if args.skip_small {
+        kinds.pop();
+    }
+    let mut measured = Vec::new();
+    for &(name, mean_len) in &kinds {
+        measured.push(measure(args, &folder, &wire, name, mean_len)?);
     }
     drop(wire);
-    write(args, &folder, &measured)
+    let mut answers = Vec::new();
+    for (&(name, mean_len), &packets) in kinds.iter().zip(&args.open_packets) {
+        eprintln!("{name}: asking about {packets} packets while they are recorded");
+        let profile = Profile { seed: args.seed, packets, mean_len, ..Profile::default() };
+        answers.extend(open::measure(&profile, name, args.rounds, &args.tapdex, &folder)?);
+    }
+    write(args, &folder, &measured, &answers)
 }
 
 /// Takes one kind of traffic through all steps.
@@ -245,15 +272,22 @@ fn measure_cell(
     Ok(cell)
 }
 
-fn write(args: &Args, folder: &Folder, measured: &[Measured]) -> anyhow::Result<()> {
+fn write(
+    args: &Args,
+    folder: &Folder,
+    measured: &[Measured],
+    answers: &[Answer],
+) -> anyhow::Result<()> {
     let rates: Vec<String> = args.rates.iter().map(u64::to_string).collect();
     let mut command = format!(
-        "record --rates {} --rounds {} --seconds {} --ring {} --packets {} --seed {}",
+        "record --rates {} --rounds {} --seconds {} --ring {} --packets {} --open-packets {} \
+         --seed {}",
         rates.join(","),
         args.rounds,
         args.seconds,
         args.ring,
         args.packets,
+        args.open_packets.iter().map(u64::to_string).collect::<Vec<_>>().join(","),
         args.seed
     );
     for (is_given, option) in [(args.skip_small, "small"), (args.skip_defaults, "defaults")] {
@@ -288,7 +322,7 @@ fn write(args: &Args, folder: &Folder, measured: &[Measured]) -> anyhow::Result<
     ]);
     let title = "Recording beside tcpdump and dumpcap";
     let head = Head { name: "recording", title, command: &command, facts: &facts };
-    page::write(&args.target, head, |report| tables::write(report, measured))
+    page::write(&args.target, head, |report| tables::write(report, measured, answers))
 }
 
 /// The file system that is recorded to.

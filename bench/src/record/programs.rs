@@ -13,14 +13,15 @@ use nix::unistd::Pid;
 use super::wire::{FAR, LOOK, Running, Wire};
 use crate::archive::process;
 
-/// Packets of a recording of ours: it is then completed and indexed while others arrive.
-pub const ROTATE_PACKETS: u64 = 100_000;
+/// Packets of a recording of ours: there are drafts of it then, and it is completed and indexed
+/// while others arrive.
+pub const ROTATE_PACKETS: u64 = 300_000;
 /// The question that libpcap's filter code answers, too.
 pub const QUESTION: &str = "tcp port 443";
 
 /// A program that is not ready, or does not end, within these, never is.
 const READY_MAX: Duration = Duration::from_secs(10);
-const END_MAX: Duration = Duration::from_secs(60);
+pub const END_MAX: Duration = Duration::from_secs(60);
 /// Nothing was written for so long.
 const QUIET: Duration = Duration::from_millis(100);
 
@@ -211,14 +212,13 @@ impl<'a> Recorder<'a> {
     /// and as many of a filter as libpcap finds.
     fn check_archive(&self) -> anyhow::Result<(u64, u64)> {
         let archive = self.target();
-        let text = fs::read_to_string(archive.join("recording.toml"))?;
-        let status: toml::Table = text.parse()?;
+        let status = status(&archive)?;
         let files = packet_files(&archive)?;
         let packets = stored(&files)?;
         ensure!(
             number(&status, &["waiting"])? == 0
                 && number(&status, &["indexed_packets"])? == packets,
-            "not all of {packets} packets were indexed: {text}"
+            "not all of {packets} packets were indexed: {status}"
         );
         ensure!(self.search(&archive, "")? == packets, "not all of {packets} packets are found");
         let mut expected = 0;
@@ -251,8 +251,13 @@ fn target(program: Program, folder: &Path) -> PathBuf {
     })
 }
 
+/// What a recorder of ours says of itself.
+pub fn status(archive: &Path) -> anyhow::Result<toml::Table> {
+    Ok(fs::read_to_string(archive.join("recording.toml"))?.parse()?)
+}
+
 /// The files of packets of an archive, all of which have to be complete.
-fn packet_files(archive: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub fn packet_files(archive: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(archive.join("packets"))? {
         let path = entry?.path();
@@ -331,7 +336,7 @@ fn lost_by_tapdex(status: &toml::Table) -> anyhow::Result<u64> {
 }
 
 /// A number of a status, which may lie in tables.
-fn number(status: &toml::Table, keys: &[&str]) -> anyhow::Result<u64> {
+pub fn number(status: &toml::Table, keys: &[&str]) -> anyhow::Result<u64> {
     let (last, tables) = keys.split_last().context("no name")?;
     let table = tables.iter().try_fold(status, |table, key| table.get(*key)?.as_table());
     let value = table.and_then(|table| table.get(*last)?.as_integer());

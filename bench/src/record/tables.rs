@@ -2,6 +2,7 @@
 
 use tapdex_report::{Line, Lines, Plot, Report, Sheet};
 
+use super::open::Answer;
 use super::programs::Program;
 use super::{Cell, Measured};
 
@@ -69,9 +70,14 @@ fn percent(value: Option<f64>) -> String {
 }
 
 /// Writes all tables.
-pub fn write(report: &mut Report<'_>, measured: &[Measured]) -> anyhow::Result<()> {
+pub fn write(
+    report: &mut Report<'_>,
+    measured: &[Measured],
+    answers: &[Answer],
+) -> anyhow::Result<()> {
     verdicts(report, measured)?;
     summary(report, measured)?;
+    open(report, answers)?;
     for one in measured {
         loss(report, one)?;
         cpu(report, one)?;
@@ -254,6 +260,39 @@ fn searchable(report: &mut Report<'_>, one: &Measured) -> anyhow::Result<()> {
             shown(one.median(tapdex, load, end_gigabits), 2),
         ]);
     }
+    report.table(&sheet, None)?;
+    Ok(())
+}
+
+/// How long answers take while the recording is open.
+fn open(report: &mut Report<'_>, answers: &[Answer]) -> anyhow::Result<()> {
+    let mut sheet = Sheet::new(
+        "open",
+        "Questions about a recording that is being written, and when it is complete",
+        &[
+            "traffic, question",
+            "packets",
+            "found",
+            "tcpdump, ms",
+            "tapdex, open, ms",
+            "times",
+            "tapdex, complete, ms",
+        ],
+    );
+    for one in answers {
+        sheet.row(vec![
+            format!("{}, `{}`", one.traffic, one.question),
+            one.packets.to_string(),
+            one.found.to_string(),
+            format!("{:.1}", 1e3 * one.tcpdump_seconds),
+            format!("{:.1}", 1e3 * one.open_seconds),
+            format!("{:.1}", one.tcpdump_seconds / one.open_seconds),
+            format!("{:.1}", 1e3 * one.sealed_seconds),
+        ]);
+    }
+    sheet.remarks.push(
+        "Whole processes, their start included; tcpdump reads the same unfinished file.".to_owned(),
+    );
     report.table(&sheet, None)?;
     Ok(())
 }

@@ -10,6 +10,7 @@ mod reader;
 mod rowmap;
 mod runs;
 pub mod schema;
+mod shares;
 mod sort;
 mod writer;
 
@@ -25,4 +26,5 @@ pub use reader::{Column, Index, PROBLEMS_MAX, SectionInfo, Verified};
 pub use rowmap::{BLOCK_ROWS, RowMap, RowMapIter};
 pub use runs::{RUNS_SAMPLED, RunBuilder, check_runs};
 pub use schema::{ColumnSpec, Field, Schema, Width};
+pub use shares::Share;
 pub use writer::IndexWriter;

@@ -466,3 +466,26 @@ fn every_codec_in_both_widths() {
     }
     assert!(ALL_CODECS.iter().all(|codec| codecs().contains(codec)));
 }
+
+#[test]
+fn shares_are_all_bytes_once() {
+    let index = Index::from_bytes(larger().to_bytes()).unwrap();
+    let shares = index.shares();
+    assert_eq!(shares.iter().map(|share| share.bytes).sum::<u64>(), index.len_bytes());
+    let fields = &index.schema().fields;
+    assert!(!fields.is_empty());
+    let mut before = 0;
+    for field in fields {
+        let columns = before..before + field.columns.len();
+        before = columns.end;
+        let of_field = || shares.iter().filter(|share| share.name == field.name);
+        assert_eq!(of_field().map(|share| share.columns).sum::<u64>(), columns.len() as u64);
+        let mut codecs: Vec<String> = of_field().map(|s| s.codec.unwrap().to_string()).collect();
+        codecs.sort_unstable();
+        codecs.dedup();
+        assert_eq!(codecs.len(), of_field().count());
+        let sections = index.sections().filter(|s| s.column.is_some_and(|c| columns.contains(&c)));
+        let bytes: u64 = sections.map(|section| section.len_bytes).sum();
+        assert_eq!(of_field().map(|share| share.bytes).sum::<u64>(), bytes, "{}", field.name);
+    }
+}

@@ -13,6 +13,7 @@ use tapdex_engine::archive::{Archive, ArchiveError, Recording, Segment};
 use tapdex_engine::capture::CaptureReader;
 
 use crate::disk::{Disk, Space};
+use crate::status::IndexUse;
 use crate::units::Retention;
 
 /// The most that the writer may write before it asks again.
@@ -68,6 +69,8 @@ pub(crate) struct Kept {
     pub(crate) is_indexed: bool,
     pub(crate) time_min: u64,
     pub(crate) time_max: u64,
+    /// What the bytes of the index are for: numbers of the keeper's uses, and bytes.
+    pub(crate) uses: Vec<(usize, u64)>,
 }
 
 /// What the recordings take.
@@ -86,6 +89,8 @@ pub(crate) struct Keeper<'a> {
     retention: Retention,
     disk: &'a dyn Disk,
     table: BTreeMap<String, Kept>,
+    /// What bytes of indexes are for: a field, and a codec.
+    uses: Vec<(String, String)>,
     pub(crate) removed: Removed,
     /// Recordings that are closed and not complete yet, and their bytes.
     closing: (u64, u64),
@@ -103,6 +108,7 @@ impl<'a> Keeper<'a> {
             retention,
             disk,
             table: BTreeMap::new(),
+            uses: Vec::new(),
             removed: Removed::default(),
             closing: (0, 0),
         };
@@ -113,7 +119,7 @@ impl<'a> Keeper<'a> {
         Ok(keeper)
     }
 
-    fn look_at(&self, recording: &Recording) -> Kept {
+    fn look_at(&mut self, recording: &Recording) -> Kept {
         let mut kept = Kept { time_min: u64::MAX, ..Kept::default() };
         let path = recording.sealed_path();
         let Ok(metadata) = path.metadata() else { return kept };
@@ -133,6 +139,11 @@ impl<'a> Keeper<'a> {
             kept.packets += note.records;
             kept.time_min = kept.time_min.min(note.time_min);
             kept.time_max = kept.time_max.max(note.time_max);
+            for share in segment.index().shares() {
+                let codec = share.codec.map_or("none".to_owned(), |codec| codec.to_string());
+                let number = self.use_number((share.name, codec));
+                kept.uses.push((number, share.bytes));
+            }
         }
         kept.is_indexed &= !is_damaged;
         if !kept.is_indexed {
@@ -142,6 +153,28 @@ impl<'a> Keeper<'a> {
             kept.time_max = kept.time_max.max(modified.unwrap_or(0));
         }
         kept
+    }
+
+    fn use_number(&mut self, what: (String, String)) -> usize {
+        let known = self.uses.iter().position(|known| *known == what);
+        known.unwrap_or_else(|| {
+            self.uses.push(what);
+            self.uses.len() - 1
+        })
+    }
+
+    /// Bytes of all indexes by what they are for.
+    pub(crate) fn index_uses(&self) -> Vec<IndexUse> {
+        let mut sums = vec![0; self.uses.len()];
+        for &(number, bytes) in self.table.values().flat_map(|kept| &kept.uses) {
+            sums[number] += bytes;
+        }
+        let of = |((field, codec), bytes): (&(String, String), u64)| IndexUse {
+            field: field.clone(),
+            codec: codec.clone(),
+            bytes,
+        };
+        self.uses.iter().zip(sums).map(of).collect()
     }
 
     /// Recordings that are not indexed to their end, the oldest first.
@@ -162,11 +195,13 @@ impl<'a> Keeper<'a> {
 
     /// A recording was indexed. What is known of it is looked up again.
     pub(crate) fn indexed(&mut self, recording: &Recording) {
-        let Some(before) = self.table.get(recording.name()) else { return };
+        let Some(before) = self.table.get(recording.name()).map(|kept| kept.packets) else {
+            return;
+        };
         let mut kept = self.look_at(recording);
         if !kept.is_indexed {
             // Its packets were counted when they were written.
-            kept.packets = kept.packets.max(before.packets);
+            kept.packets = kept.packets.max(before);
         }
         self.table.insert(recording.name().to_owned(), kept);
     }

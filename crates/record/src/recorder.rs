@@ -544,6 +544,7 @@ impl Teller<'_, '_> {
         let lost = sources.iter().fold(Losses::default(), |sum, source| sum.add(&source.lost));
         let keeper = self.shared.keeper();
         let (stock, removed, space) = (keeper.stock(), keeper.removed, keeper.space());
+        let index_uses = keeper.index_uses();
         drop(keeper);
         let space = space.unwrap_or_default();
         let run = Totals {
@@ -589,6 +590,7 @@ impl Teller<'_, '_> {
             segments: stock.segments + u64::from(open_bytes > 0),
             packet_bytes: stock.packet_bytes + open_bytes,
             segment_index_bytes: stock.index_bytes,
+            index_uses,
             oldest_packet_ns: stock.oldest_ns.into_iter().chain(open_oldest).min().unwrap_or(0),
             disk_free_bytes: space.free,
             disk_percent: space.percent(),

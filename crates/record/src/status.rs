@@ -119,6 +119,17 @@ impl Totals {
     }
 }
 
+/// Bytes of indexes that are for a field, in a codec.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexUse {
+    /// The field, or a part of the index that is of none.
+    pub field: String,
+    /// The codec; `none` if it is no field.
+    pub codec: String,
+    /// Bytes of all recordings.
+    pub bytes: u64,
+}
+
 /// What a recorder says of itself, and leaves behind.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -165,6 +176,9 @@ pub struct Status {
     pub packet_bytes: u64,
     /// Bytes of their indexes.
     pub segment_index_bytes: u64,
+    /// What those are for; not left behind.
+    #[serde(skip)]
+    pub index_uses: Vec<IndexUse>,
     /// The time of the oldest packet; 0 if there is none.
     pub oldest_packet_ns: u64,
     /// Bytes free on the disk.
@@ -269,11 +283,15 @@ impl Status {
             self.indexed_packets,
         );
         text.counter(
-            "tapdex_index_bytes_total",
+            "tapdex_index_written_bytes_total",
             "Bytes of indexes written.",
             none,
             self.index_bytes,
         );
+        for IndexUse { field, codec, bytes } in &self.index_uses {
+            let labels = [("field", field.as_str()), ("codec", codec.as_str())];
+            text.gauge("tapdex_index_bytes", "Bytes of the indexes.", &labels, *bytes);
+        }
         text.histogram(
             "tapdex_index_build_seconds",
             "Time to index a recording.",

@@ -125,28 +125,15 @@ impl Info {
         names.push("rest".into());
         let mut sums: Vec<FieldSum> = names.iter().map(|_| FieldSum::default()).collect();
         let rest = names.len() - 1;
-        for segment in &self.segments {
-            let index = segment.index();
-            let mut of_column = Vec::new();
-            for field in &index.schema().fields {
-                let place = names.iter().position(|name| *name == field.name).unwrap_or(rest);
-                for column in &field.columns {
-                    of_column.push(place);
-                    sums[place].columns += 1;
-                    *sums[place].codecs.entry(column.codec.to_string()).or_default() += 1;
+        for segment in self.segments.iter().filter(|segment| !segment.is_in_memory()) {
+            for share in segment.index().shares() {
+                let place = names.iter().position(|name| *name == share.name).unwrap_or(rest);
+                sums[place].bytes += share.bytes;
+                sums[place].columns += share.columns;
+                if let Some(codec) = share.codec {
+                    *sums[place].codecs.entry(codec.to_string()).or_default() += share.columns;
                 }
             }
-            let mut left = index.len_bytes();
-            for section in index.sections() {
-                let column = section.column.and_then(|column| of_column.get(column));
-                let kind = kinds.iter().position(|&kind| section.kind == Some(kind));
-                let kind = kind.map(|kind| rest - kinds.len() + kind);
-                if let Some(place) = column.copied().or(kind) {
-                    sums[place].bytes += section.len_bytes;
-                    left = left.saturating_sub(section.len_bytes);
-                }
-            }
-            sums[rest].bytes += left;
         }
         self.fields = names.into_iter().zip(sums).filter(|(_, sum)| sum.bytes > 0).collect();
     }

@@ -271,8 +271,8 @@ fn prometheus_gets_the_counts() {
     let stored = "tapdex_capture_packets_total{iface=\"v1\"}";
     assert!(until(|| {
         page = get(&wire, &address, "/metrics").1;
-        sample(&page, stored) == Some(20_000.0)
-            && sample(&page, "tapdex_index_waiting_segments") == Some(0.0)
+        let done = sample(&page, "tapdex_index_build_seconds_count");
+        sample(&page, stored) == Some(20_000.0) && done == Some(wire.sealed().len() as f64)
     }));
     let files = wire.sealed();
     assert!(files.len() >= 2, "{files:?}");
@@ -302,8 +302,7 @@ fn prometheus_gets_the_counts() {
         "tapdex_ring_fill_ratio{iface=\"v1\"}",
         "tapdex_writer_bytes_total",
         "tapdex_index_lag_seconds",
-        "tapdex_storage_bytes{kind=\"packets\"}",
-        "tapdex_storage_bytes{kind=\"index\"}",
+        "tapdex_index_bytes{field=\"row map\",codec=\"none\"}",
         "tapdex_storage_free_bytes{disk=\"archive\"}",
         "tapdex_storage_oldest_packet_timestamp_seconds",
         "tapdex_retention_deleted_segments_total{reason=\"age\"}",
@@ -311,16 +310,18 @@ fn prometheus_gets_the_counts() {
         assert!(sample(&page, name).is_some(), "{name}: {page}");
     }
     assert!(page.contains("tapdex_build_info{version="));
+    let on_disk = |folder: &str| -> f64 {
+        let files = wire.path(folder).read_dir().unwrap();
+        files.map(|entry| entry.unwrap().metadata().unwrap().len() as f64).sum()
+    };
     // That which is open counts, too.
-    let on_disk: u64 = wire
-        .path("archive/packets")
-        .read_dir()
-        .unwrap()
-        .map(|entry| entry.unwrap().metadata().unwrap().len())
-        .sum();
-    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
-    let on_disk = on_disk as f64;
-    assert_eq!(sample(&page, "tapdex_storage_bytes{kind=\"packets\"}"), Some(on_disk));
+    let packets = sample(&page, "tapdex_storage_bytes{kind=\"packets\"}");
+    assert_eq!(packets, Some(on_disk("archive/packets")));
+    let index = on_disk("archive/segments");
+    assert_eq!(sample(&page, "tapdex_storage_bytes{kind=\"index\"}"), Some(index));
+    let by_field = page.lines().filter_map(|line| line.strip_prefix("tapdex_index_bytes{"));
+    let by_field = by_field.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap());
+    assert_eq!(by_field.sum::<f64>(), index);
     recorder.stop();
     assert_eq!(wire.status().unwrap().run.packets, 20_000);
     // What was in use is free again, and a place that is taken is an error.

@@ -1,0 +1,58 @@
+//! What the bytes of an index file are for.
+
+use tapdex_bitmap::Codec;
+
+use super::format::SectionKind;
+use super::reader::Index;
+
+/// Bytes of an index file that are for the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// A field; or, of what is no column's, a kind of section; or `rest`.
+    pub name: String,
+    /// The codec of its columns, if it is a field.
+    pub codec: Option<Codec>,
+    /// How many columns these are.
+    pub columns: u64,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+impl Index {
+    /// What the bytes of the file are for: fields, those with several codecs once for each; then
+    /// what is no column's; and last the rest, so that together they are all bytes.
+    pub fn shares(&self) -> Vec<Share> {
+        let mut shares: Vec<Share> = Vec::new();
+        let mut of_column = Vec::new();
+        for field in &self.schema().fields {
+            for column in &field.columns {
+                let same =
+                    |share: &Share| share.name == field.name && share.codec == Some(column.codec);
+                let place = shares.iter().position(same).unwrap_or(shares.len());
+                if place == shares.len() {
+                    let (name, codec) = (field.name.clone(), Some(column.codec));
+                    shares.push(Share { name, codec, columns: 0, bytes: 0 });
+                }
+                shares[place].columns += 1;
+                of_column.push(place);
+            }
+        }
+        let mut rest = self.len_bytes();
+        for section in self.sections() {
+            let column = section.column.and_then(|column| of_column.get(column).copied());
+            let place = match (column, section.kind) {
+                (Some(place), _) => place,
+                (None, Some(kind)) if kind != SectionKind::Schema => {
+                    let (name, codec) = (kind.name().to_owned(), None);
+                    shares.push(Share { name, codec, columns: 0, bytes: 0 });
+                    shares.len() - 1
+                }
+                _ => continue,
+            };
+            shares[place].bytes += section.len_bytes;
+            rest = rest.saturating_sub(section.len_bytes);
+        }
+        shares.push(Share { name: "rest".to_owned(), codec: None, columns: 0, bytes: rest });
+        shares
+    }
+}
