@@ -3,7 +3,7 @@
 mod capture;
 
 use std::cell::Cell;
-use std::path::PathBuf;
+
 use std::process::Command;
 
 use anyhow::ensure;
@@ -12,7 +12,7 @@ use tapdex_bench::page::{self, Head, Target};
 use tapdex_engine::archive::{CodecChoice, Order};
 use tapdex_report::{Line, Lines, Plot, Report, Sheet};
 
-use crate::archive::captures::{Capture, Folder};
+use crate::archive::captures::{Capture, Folder, Setting};
 use crate::archive::census::{Question, questions};
 use crate::archive::indexing::{Job, index_into, take_turns};
 use crate::archive::process;
@@ -40,15 +40,8 @@ pub struct Args {
     /// the packets were made up counts alone.
     #[arg(long, default_value_t = 20)]
     tcpdump_up_to: u64,
-    /// Seed of the made-up capture.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Where the capture and archives go, to be removed at the end; without it, a temporary folder.
-    #[arg(long, value_name = "DIR")]
-    folder: Option<PathBuf>,
-    /// The program that is measured as a process.
-    #[arg(long, value_name = "FILE", default_value = "target/release/tapdex")]
-    tapdex: PathBuf,
+    #[command(flatten)]
+    setting: Setting,
     #[command(flatten)]
     target: Target,
 }
@@ -105,8 +98,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let rounds = [args.rounds, args.large_rounds, args.search_rounds];
     ensure!(rounds.iter().all(|&rounds| rounds > 0), "no rounds: nothing would be timed");
     ensure!(args.packets.iter().all(|&millions| millions > 0), "--packets 0: nothing to index");
-    process::ensure_programs(&args.tapdex, false)?;
-    let folder = Folder::new(args.folder.as_deref())?;
+    process::ensure_programs(&args.setting.tapdex, false)?;
+    let folder = Folder::new(args.setting.folder.as_deref())?;
     let mut wanted: Vec<u64> =
         args.packets.iter().map(|millions| millions.saturating_mul(MILLION)).collect();
     wanted.sort_unstable();
@@ -121,11 +114,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         args.rounds,
         args.large_rounds,
         args.search_rounds,
-        args.seed
+        args.setting.seed
     );
     let largest = sizes.last().map_or(0, |size| size.file_bytes + size.index_bytes);
     let facts = [
-        ("capture", format!("made up from seed {}, frames of 64 bytes", args.seed)),
+        ("capture", format!("made up from seed {}, frames of 64 bytes", args.setting.seed)),
         ("page cache", page_cache(largest)),
         (
             "rounds",
@@ -196,7 +189,7 @@ fn measure(
     std::fs::create_dir_all(scratch.path())?;
     let path = scratch.path().join("growing.pcap");
     let most = sizes.last().copied().unwrap_or(0);
-    let mut growing = Growing::new(&path, most, args.seed)?;
+    let mut growing = Growing::new(&path, most, args.setting.seed)?;
     let (mut asked, mut measured) = (Vec::new(), Vec::new());
     for &packets in sizes {
         eprintln!("making up {packets} packets");
@@ -249,12 +242,12 @@ fn measure_size(
     let (index_bytes, segments) = sizes.get().unwrap_or_default();
 
     let scratch = folder.scratch();
-    let mut command = Command::new(&args.tapdex);
+    let mut command = Command::new(&args.setting.tapdex);
     command.args(["index", "--quiet", "-o"]).arg(scratch.path()).arg(&capture.path);
     let peak = process::peak(&mut command)?;
     drop(scratch);
 
-    let side = Side::new(folder, &args.tapdex, capture)?;
+    let side = Side::new(folder, &args.setting.tapdex, capture)?;
     let mut searches = Vec::new();
     for (question, &found) in questions.iter().zip(counts) {
         eprintln!("searching {}: {}", capture.name, question.pcap);

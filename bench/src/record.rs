@@ -7,13 +7,12 @@ mod tables;
 mod wire;
 
 use std::fs;
-use std::path::PathBuf;
 
 use anyhow::ensure;
 use tapdex_bench::page::{self, Head, Target};
 use tapdex_engine::traffic::Profile;
 
-use crate::archive::captures::{self, Capture, Folder};
+use crate::archive::captures::{self, Capture, Folder, Setting};
 use crate::archive::process;
 use open::Answer;
 use programs::{Contestant, Program, QUESTION, Recorder, Stored};
@@ -61,16 +60,8 @@ pub struct Args {
     /// Leave out the programs with their own defaults.
     #[arg(long)]
     skip_defaults: bool,
-    /// Seed of the made-up packets.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Where all programs record to, and to be removed at the end; without it, a temporary folder.
-    /// It should be on a disk, not in memory.
-    #[arg(long, value_name = "DIR")]
-    folder: Option<PathBuf>,
-    /// The program that sends, and that records beside the others.
-    #[arg(long, value_name = "FILE", default_value = "target/release/tapdex")]
-    tapdex: PathBuf,
+    #[command(flatten)]
+    setting: Setting,
     #[command(flatten)]
     target: Target,
 }
@@ -154,11 +145,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         "--seconds {}: nothing would be sent",
         args.seconds
     );
-    process::ensure_programs(&args.tapdex, false)?;
+    process::ensure_programs(&args.setting.tapdex, false)?;
     for program in ["dumpcap", "capinfos", "unshare", "nsenter", "setpriv"] {
         ensure!(process::is_there(program), "{program} is not installed");
     }
-    let folder = Folder::new(args.folder.as_deref())?;
+    let folder = Folder::new(args.setting.folder.as_deref())?;
     // A capture, what two senders send of it, and some to spare.
     let most = args.open_packets.iter().map(|packets| 2 * packets).max().unwrap_or(0);
     let needed = most.max(5 * args.packets) * PACKET_BYTES;
@@ -180,8 +171,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut answers = Vec::new();
     for (&(name, mean_len), &packets) in kinds.iter().zip(&args.open_packets) {
         eprintln!("{name}: asking about {packets} packets while they are recorded");
-        let profile = Profile { seed: args.seed, packets, mean_len, ..Profile::default() };
-        answers.extend(open::measure(&profile, name, args.rounds, &args.tapdex, &folder)?);
+        let profile = Profile { seed: args.setting.seed, packets, mean_len, ..Profile::default() };
+        answers.extend(open::measure(&profile, name, args.rounds, &args.setting.tapdex, &folder)?);
     }
     write(args, &folder, &measured, &answers)
 }
@@ -199,7 +190,7 @@ fn measure(
     let path = scratch.path().join(format!("{name}.pcap"));
     eprintln!("{name}: making up {} packets", args.packets);
     let profile =
-        Profile { seed: args.seed, packets: args.packets, mean_len, ..Profile::default() };
+        Profile { seed: args.setting.seed, packets: args.packets, mean_len, ..Profile::default() };
     captures::write(&profile, &path)?;
     let capture = Capture::read(name, &path)?;
     let mut rates = args.rates.clone();
@@ -248,11 +239,11 @@ fn measure_cell(
 ) -> anyhow::Result<Cell> {
     let scratch = folder.scratch();
     fs::create_dir_all(scratch.path())?;
-    let recorder = Recorder::start(who, args.ring, wire, &args.tapdex, scratch.path())?;
+    let recorder = Recorder::start(who, args.ring, wire, &args.setting.tapdex, scratch.path())?;
     let ring_bytes = (args.ring << 20) as f64;
     let least = RING_FILLS * ring_bytes / (mean_bytes(capture) + RING_HEAD_BYTES);
     let packets = how.packets(args.seconds, least as u64, args.packets);
-    let sent = wire.send(&args.tapdex, &capture.path, how, packets)?;
+    let sent = wire.send(&args.setting.tapdex, &capture.path, how, packets)?;
     let stored = recorder.end()?;
     let cell = Cell { round, load, contestant, sent, stored };
     eprintln!(
@@ -288,7 +279,7 @@ fn write(
         args.ring,
         args.packets,
         args.open_packets.iter().map(u64::to_string).collect::<Vec<_>>().join(","),
-        args.seed
+        args.setting.seed
     );
     for (is_given, option) in [(args.skip_small, "small"), (args.skip_defaults, "defaults")] {
         if is_given {
@@ -302,7 +293,7 @@ fn write(
     let options = |who: &Contestant| format!("`{} {}`", who.program.name(), who.options(args.ring));
     let lines: Vec<String> = SAME.iter().map(options).collect();
     let mut facts = vec![
-        ("traffic", format!("made up from seed {}; {}", args.seed, traffic.join("; "))),
+        ("traffic", format!("made up from seed {}; {}", args.setting.seed, traffic.join("; "))),
         ("programs", lines.join(", ")),
     ];
     for (what, program) in [("tcpdump", "tcpdump"), ("dumpcap", "dumpcap")] {

@@ -21,6 +21,21 @@ const INDEX_BYTES: u64 = 100;
 /// Bytes for unpacked traces and the indexes of one of them.
 const OTHER_BYTES: u64 = 1_000_000_000;
 
+/// What is measured, and where.
+#[derive(Debug, clap::Args)]
+pub struct Setting {
+    /// Seed of made-up packets.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Where captures and archives go, to be removed at the end; without it, a temporary folder. It
+    /// should be on a disk, not in memory.
+    #[arg(long, value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+    /// The program that is measured as a process.
+    #[arg(long, value_name = "FILE", default_value = "target/release/tapdex")]
+    pub tapdex: PathBuf,
+}
+
 /// Where captures and archives go.
 pub struct Folder {
     path: PathBuf,

@@ -5,45 +5,25 @@
 #![allow(unreachable_pub, reason = "modules of a test")]
 
 mod net;
+mod place;
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use net::{root, until, wait};
+use place::{Place, TAPDEX};
 use tapdex_engine::archive::Archive;
 use tapdex_record::status::Status;
 
-const TAPDEX: &str = env!("CARGO_BIN_EXE_tapdex");
 /// More than a pipe has room for, printed or as a capture.
 const MANY: usize = 20_000;
 
-/// A folder with captures and an archive.
-struct Place(tempfile::TempDir);
-
 impl Place {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// Runs a line of the shell; what it prints.
-    #[track_caller]
-    fn sh(&self, line: &str) -> String {
-        let line = line.replace("tapdex ", &format!("{TAPDEX} "));
-        let mut command = Command::new("sh");
-        let output = command.args(["-c", &line]).current_dir(self.0.path()).output().unwrap();
-        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
     /// Begins to run tapdex.
     fn start(&self, args: &str) -> Running {
         let mut command = Command::new(TAPDEX);
@@ -52,7 +32,7 @@ impl Place {
     }
 
     fn spawn(&self, command: &mut Command) -> Running {
-        command.current_dir(self.0.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.current_dir(self.folder()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env_remove("TAPDEX_ARCHIVE").env_remove("TAPDEX_DEVICE");
         let mut child = command.spawn().unwrap();
         let said = Arc::<Mutex<String>>::default();
@@ -387,7 +367,7 @@ fn sigterm_clears_up_as_ctrl_c_does() {
     std::thread::sleep(std::time::Duration::from_millis(50));
     writer.signal("TERM");
     writer.ends(130);
-    assert_eq!(place.0.path().read_dir().unwrap().count(), 0);
+    assert_eq!(place.folder().read_dir().unwrap().count(), 0);
     // What gives no packets for now does not see that it is to stop; the next packet shows it.
     place.sh("tapdex gen -c 100 -w a.pcap");
     let mut indexer = place.start("index - -o archive");

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use tapdex_engine::archive::Archive;
 use tapdex_engine::capture::{self, CaptureWriter, FileFormat, Interface};
+use tapdex_record::source::{frame_number, numbered_frame};
 use tapdex_record::status::Status;
 
 /// What takes longer never comes.
@@ -22,27 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 const FRAME_BYTES: usize = 400;
 
-/// A UDP packet with a number in it, and bytes that follow from it.
+/// A packet with a number in it.
 fn frame(number: u64) -> Vec<u8> {
-    let mut bytes = vec![0; FRAME_BYTES];
-    bytes[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
-    let [low, high] = u16::try_from(FRAME_BYTES - 14).unwrap().to_le_bytes();
-    let port = 1_024 + u16::try_from(number % 5_000).unwrap();
-    let [port_low, port_high] = port.to_le_bytes();
-    let ip = [0x45, 0, high, low, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
-    bytes[14..34].copy_from_slice(&ip);
-    bytes[34..38].copy_from_slice(&[port_high, port_low, 0, 53]);
-    bytes[42..50].copy_from_slice(&number.to_le_bytes());
-    let filler = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
-    bytes[50..].iter_mut().zip(filler.iter().cycle()).for_each(|(to, from)| *to = *from);
-    bytes
+    numbered_frame(number, FRAME_BYTES)
 }
 
-/// The number of a packet. All of it has to be as it was sent.
+/// The number of a packet, all of which has to be as it was made.
 fn number(data: &[u8]) -> u64 {
-    let number = u64::from_le_bytes(data[42..50].try_into().unwrap());
-    assert!(data == frame(number), "packet {number} has changed");
-    number
+    frame_number(data).unwrap()
 }
 
 /// A folder with an archive.

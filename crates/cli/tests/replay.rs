@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod net;
+mod place;
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use net::{Namespace, root, until, wait};
+use place::{Place, TAPDEX};
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
 
 /// How a run ended.
@@ -41,28 +42,7 @@ impl Ended {
     }
 }
 
-/// A folder with captures.
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// Runs a line of the shell in the folder; what it prints.
-    #[track_caller]
-    fn sh(&self, line: &str) -> String {
-        let line = line.replace("tapdex ", concat!(env!("CARGO_BIN_EXE_tapdex"), " "));
-        let mut command = Command::new("sh");
-        let output = command.args(["-c", &line]).current_dir(self.0.path()).output().unwrap();
-        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
+impl Place {
     /// What tcpdump finds in a capture, to the last byte, but for the times.
     fn dump(&self, name: &str, filter: &str) -> String {
         self.sh(&format!("tcpdump -t -nn -xx -r {name} '{filter}'"))
@@ -81,9 +61,9 @@ impl Folder {
     }
 
     fn run(&self, args: &str) -> Ended {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tapdex"));
+        let mut command = Command::new(TAPDEX);
         let command = command.arg("replay").args(args.split_whitespace());
-        Ended::new(command.current_dir(self.0.path()).output().unwrap())
+        Ended::new(command.current_dir(self.folder()).output().unwrap())
     }
 
     /// Writes a capture of frames with a length on the wire each.
@@ -106,7 +86,7 @@ impl Folder {
 /// A network of its own, with a cable from `near` to `far`. It is gone when this is dropped.
 struct Net {
     space: Namespace,
-    folder: Folder,
+    folder: Place,
 }
 
 impl Net {
@@ -114,12 +94,12 @@ impl Net {
     fn new() -> Option<Self> {
         let space = Namespace::new("replay")?;
         space.cable("near", "far");
-        Some(Self { space, folder: Folder::new() })
+        Some(Self { space, folder: Place::new() })
     }
 
     fn command(&self, program: &str) -> Command {
         let mut command = self.space.command(program);
-        command.current_dir(self.folder.0.path());
+        command.current_dir(self.folder.folder());
         command
     }
 
@@ -129,7 +109,7 @@ impl Net {
     }
 
     fn replay(&self, args: &[&str]) -> Ended {
-        let mut command = self.command(env!("CARGO_BIN_EXE_tapdex"));
+        let mut command = self.command(TAPDEX);
         Ended::new(command.args(["replay", "-i", "near"]).args(args).output().unwrap())
     }
 
@@ -176,7 +156,7 @@ impl Drop for Tcpdump {
 
 #[test]
 fn bad_usage_is_refused() {
-    let folder = Folder::new();
+    let folder = Place::new();
     folder.run("--file a.pcap").refused(2, "--interface <IFACE>");
     for paces in ["--top --pps 5", "--pps 5 --mbps 5", "--speed 2x --top", "--mbps 1 --speed 1x"] {
         folder.run(&format!("-i lo {paces}")).refused(2, "cannot be used with");
@@ -195,7 +175,7 @@ fn bad_usage_is_refused() {
 
 #[test]
 fn what_is_not_there_is_named() {
-    let folder = Folder::new();
+    let folder = Place::new();
     folder.sh("tapdex gen -c 10 -w a.pcap");
     folder.run("-i no-such-if --file a.pcap").refused(2, "there is no interface 'no-such-if'");
     folder.run("-i lo --file b.pcap").refused(4, "tapdex: b.pcap: cannot open the file");
@@ -205,7 +185,7 @@ fn what_is_not_there_is_named() {
 
 #[test]
 fn without_permission_it_exits_with_5() {
-    let folder = Folder::new();
+    let folder = Place::new();
     folder.sh("tapdex gen -c 10 -w a.pcap");
     // Root without the capability, so that it can read what root can.
     let without = "setpriv --bounding-set=-net_raw --inh-caps=-net_raw --";
@@ -214,12 +194,9 @@ fn without_permission_it_exits_with_5() {
         eprintln!("passed over: no way to give up a capability here");
         return;
     }
-    let line = format!(
-        "{without} {} replay -i lo --file a.pcap; test $? = 5",
-        env!("CARGO_BIN_EXE_tapdex")
-    );
+    let line = format!("{without} {} replay -i lo --file a.pcap; test $? = 5", TAPDEX);
     let mut command = Command::new("sh");
-    let output = command.args(["-c", &line]).current_dir(folder.0.path()).output().unwrap();
+    let output = command.args(["-c", &line]).current_dir(folder.folder()).output().unwrap();
     let message = "tapdex: no permission to send on lo: run as root, or with CAP_NET_RAW\n";
     assert_eq!(String::from_utf8(output.stderr).unwrap(), message);
     assert!(output.status.success());
@@ -388,7 +365,7 @@ fn ctrl_c_ends_it_with_a_summary() {
     let frame = [7; 60];
     net.folder.write("slow.pcapng", &[(1, 60, &frame)]);
     for (sent, signal) in [(1, "INT"), (2, "TERM")] {
-        let mut command = net.command(env!("CARGO_BIN_EXE_tapdex"));
+        let mut command = net.command(TAPDEX);
         let args =
             ["replay", "-i", "near", "--file", "slow.pcapng", "--loop", "9", "--mbps", "0.0000001"];
         let mut child = command.args(args).stderr(Stdio::piped()).spawn().unwrap();

@@ -13,7 +13,7 @@ use crate::queue::{Feeder, Pressure};
 
 pub use live::list_interfaces;
 #[cfg(feature = "testing")]
-pub use made::Packets;
+pub use made::{Packets, frame_number, numbered_frame};
 
 /// A source of packets, by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{Query, in_time_order};
 use tapdex_record::disk::{Disk, FileSystem, PacketFile, Space};
 use tapdex_record::recorder::{Control, Event, RecordOptions, Recorder};
-use tapdex_record::source::{Packets, Source};
+use tapdex_record::source::{Packets, Source, frame_number, numbered_frame};
 use tapdex_record::status::Status;
 use tapdex_record::units::Rotation;
 
@@ -29,28 +29,14 @@ pub(crate) fn now_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap()
 }
 
-/// A UDP packet with a number in it.
+/// A packet with a number in it.
 pub(crate) fn frame(number: u64) -> Vec<u8> {
-    let mut bytes = vec![0; FRAME_BYTES];
-    bytes[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
-    bytes[12..14].copy_from_slice(&[8, 0]);
-    let [low, high] = u16::try_from(FRAME_BYTES - 14).unwrap().to_le_bytes();
-    let port = 1_024 + u16::try_from(number % 5_000).unwrap();
-    let [port_low, port_high] = port.to_le_bytes();
-    let ip = [0x45, 0, high, low, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
-    bytes[14..34].copy_from_slice(&ip);
-    bytes[34..38].copy_from_slice(&[port_high, port_low, 0, 53]);
-    bytes[42..50].copy_from_slice(&number.to_le_bytes());
-    let filler = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
-    bytes[50..].iter_mut().zip(filler.iter().cycle()).for_each(|(to, from)| *to = *from);
-    bytes
+    numbered_frame(number, FRAME_BYTES)
 }
 
-/// The number of a frame, if all of it is as it was made.
-pub(crate) fn number(bytes: &[u8]) -> u64 {
-    let number = u64::from_le_bytes(bytes[42..50].try_into().unwrap());
-    assert!(bytes == frame(number), "packet {number} has changed");
-    number
+/// The number of a packet, all of which has to be as it was made.
+pub(crate) fn number(data: &[u8]) -> u64 {
+    frame_number(data).unwrap()
 }
 
 /// Numbered packets, written as soon as there are `together` of them.
