@@ -51,6 +51,10 @@ impl Disk for FileSystem {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(path)?;
         // As long as it is held, nobody takes it for left behind.
         file.try_lock().map_err(io::Error::from)?;
+        if !path.exists() {
+            // Somebody has done so before it was held.
+            return Err(io::ErrorKind::NotFound.into());
+        }
         Ok(Box::new(PlainFile(file)))
     }
 

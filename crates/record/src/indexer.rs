@@ -80,11 +80,13 @@ fn index(
             shared.counters.indexed.fetch_add(1, Ordering::Relaxed);
             shared.build_seconds.observe(started.elapsed().as_secs_f64());
         }
-        Some(_) if !is_there || shared.abandon.load(Ordering::Relaxed) => {}
+        Some(_) if !is_there => {}
+        // It goes on waiting, for the next start.
+        Some(_) if shared.abandon.load(Ordering::Relaxed) => return,
         Some(error) => {
             let path = recording.sealed_path();
             let what = format!(
-                "{} is not indexed yet; searches read all of it, and it is tried again: ",
+                "{} is not indexed yet; searches do that each, and it is tried again: ",
                 path.display()
             );
             shared.complain(&what, &error);
@@ -161,11 +163,9 @@ impl Storage for Guarded<'_, '_> {
 
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {
         // Retention removes index and packets under the same lock.
-        let keeper = self.shared.keeper();
-        let open = self.shared.current.get().map(|growing| growing.recording);
+        let _keeper = self.shared.keeper();
         let recording = self.shared.archive.recording_of(target);
-        let is_there = |found: &Recording| keeper.has(found.name()) || open.as_ref() == Some(found);
-        if !recording.as_ref().is_some_and(is_there) {
+        if recording.is_none_or(|recording| recording.open().is_err()) {
             return Err(io::ErrorKind::NotFound.into());
         }
         Disk.rename(source, target)

@@ -89,8 +89,8 @@ pub(crate) struct Keeper<'a> {
     retention: Retention,
     disk: &'a dyn Disk,
     table: BTreeMap<String, Kept>,
-    /// What bytes of indexes are for: a field, and a codec.
-    uses: Vec<(String, String)>,
+    /// What bytes of the indexes of all in the table are for.
+    uses: Vec<IndexUse>,
     pub(crate) removed: Removed,
     /// Recordings that are closed and not complete yet, and their bytes.
     closing: (u64, u64),
@@ -114,7 +114,7 @@ impl<'a> Keeper<'a> {
         };
         for recording in archive.recordings()?.into_iter().filter(Recording::is_sealed) {
             let kept = keeper.look_at(&recording);
-            keeper.table.insert(recording.name().to_owned(), kept);
+            keeper.add(recording.name(), kept);
         }
         Ok(keeper)
     }
@@ -141,7 +141,7 @@ impl<'a> Keeper<'a> {
             kept.time_max = kept.time_max.max(note.time_max);
             for share in segment.index().shares() {
                 let codec = share.codec.map_or("none".to_owned(), |codec| codec.to_string());
-                let number = self.use_number((share.name, codec));
+                let number = self.use_number(share.name, codec);
                 kept.uses.push((number, share.bytes));
             }
         }
@@ -155,26 +155,17 @@ impl<'a> Keeper<'a> {
         kept
     }
 
-    fn use_number(&mut self, what: (String, String)) -> usize {
-        let known = self.uses.iter().position(|known| *known == what);
+    fn use_number(&mut self, field: String, codec: String) -> usize {
+        let known = self.uses.iter().position(|one| one.field == field && one.codec == codec);
         known.unwrap_or_else(|| {
-            self.uses.push(what);
+            self.uses.push(IndexUse { field, codec, bytes: 0 });
             self.uses.len() - 1
         })
     }
 
     /// Bytes of all indexes by what they are for.
     pub(crate) fn index_uses(&self) -> Vec<IndexUse> {
-        let mut sums = vec![0; self.uses.len()];
-        for &(number, bytes) in self.table.values().flat_map(|kept| &kept.uses) {
-            sums[number] += bytes;
-        }
-        let of = |((field, codec), bytes): (&(String, String), u64)| IndexUse {
-            field: field.clone(),
-            codec: codec.clone(),
-            bytes,
-        };
-        self.uses.iter().zip(sums).map(of).collect()
+        self.uses.clone()
     }
 
     /// Recordings that are not indexed to their end, the oldest first.
@@ -183,9 +174,20 @@ impl<'a> Keeper<'a> {
         left.map(|(name, _)| name.clone()).collect()
     }
 
-    /// A recording is complete.
+    /// A recording is complete, or was looked at again.
     pub(crate) fn add(&mut self, name: &str, kept: Kept) {
+        self.forget(name);
+        for &(number, bytes) in &kept.uses {
+            self.uses[number].bytes += bytes;
+        }
         self.table.insert(name.to_owned(), kept);
+    }
+
+    /// A recording is not there any more.
+    fn forget(&mut self, name: &str) {
+        for (number, bytes) in self.table.remove(name).unwrap_or_default().uses {
+            self.uses[number].bytes -= bytes;
+        }
     }
 
     /// Whether a recording is still there.
@@ -203,7 +205,7 @@ impl<'a> Keeper<'a> {
             // Its packets were counted when they were written.
             kept.packets = kept.packets.max(before);
         }
-        self.table.insert(recording.name().to_owned(), kept);
+        self.add(recording.name(), kept);
     }
 
     /// A recording of so many bytes is closed; it is not in the table until it is complete.
@@ -362,11 +364,16 @@ impl<'a> Keeper<'a> {
         for path in indexes.chain([recording.sealed_path()]) {
             remove_file(&path).ok()?;
         }
+        // Somebody else may have indexed it in the meantime.
+        let late = (0..).map(|part| recording.index_path(part)).take_while(|path| path.exists());
+        for path in late {
+            remove_file(&path).ok()?;
+        }
         if !kept.is_indexed {
             // Those that stay do no harm, and go at the next start.
             drop(self.archive.remove_drafts());
         }
-        self.table.remove(name);
+        self.forget(name);
         let bytes = kept.packet_bytes + kept.index_bytes;
         let place = REASONS.iter().position(|&other| other == reason).unwrap_or(0);
         self.removed.segments[place] += 1;

@@ -8,8 +8,9 @@
 //!    stream waits, and an interface loses packets, which are counted.
 //! 3. `writer`: appends blocks to the recording that is open, and closes it when it has enough.
 //! 4. `sealer`: syncs what was written every second, and gives complete recordings their names.
-//! 5. `indexer`: indexes complete recordings. It may be as far behind as it likes; searches index
-//!    in memory what it has not got to.
+//! 5. `indexer`: indexes complete recordings, and makes drafts of the open one when it has nothing
+//!    else to do. It may be as far behind as it likes; searches index in memory what it has not got
+//!    to.
 //!
 //! [`keeper`] removes the oldest recordings when there is no room. [`recorder`] has it all
 //! together, and [`status`] is what it says of itself: on the terminal, in the archive, and to

@@ -270,7 +270,7 @@ fn name_of(uid: Uid) -> String {
     }
 }
 
-/// Folders below folders that are given away; an archive has two.
+/// Folders below folders that are given away; an archive has one level.
 const DEPTH_MAX: usize = 64;
 
 /// Gives a folder and all that is in it to a user and its group.

@@ -359,7 +359,9 @@ impl<'a> Recorder<'a> {
             sealed_packets: AtomicU64::new(0),
             troubles: Mutex::default(),
         };
-        archive.remove_drafts()?;
+        if let Err(error) = archive.remove_drafts() {
+            shared.complain("", &error);
+        }
         let left = shared.keeper().unindexed();
         for recording in archive.recordings()? {
             if left.contains(recording.name()) {

@@ -61,7 +61,7 @@ fn sync(shared: &Shared<'_>) {
 /// Completes a recording; gives it back if that failed.
 fn complete(shared: &Shared<'_>, mut closed: Closed) -> Option<Closed> {
     let bytes = closed.bytes;
-    let done = if closed.broken { mend(shared, &closed) } else { seal(shared, &closed) };
+    let done = if closed.broken { mend(shared, &closed) } else { seal(shared, &mut closed) };
     let Err(error) = done else {
         shared.keeper().trim();
         return None;
@@ -81,10 +81,11 @@ fn complete(shared: &Shared<'_>, mut closed: Closed) -> Option<Closed> {
     Some(closed)
 }
 
-fn seal(shared: &Shared<'_>, closed: &Closed) -> io::Result<()> {
+fn seal(shared: &Shared<'_>, closed: &mut Closed) -> io::Result<()> {
     let recording = &closed.recording;
     let (hidden, path) = (recording.unfinished_path(), recording.sealed_path());
-    closed.file.sync()?;
+    // The system says only once that something is not on the disk.
+    closed.file.sync().inspect_err(|_| closed.sync_failed = true)?;
     if !path.exists() {
         Disk.rename(&hidden, &path)?;
     }

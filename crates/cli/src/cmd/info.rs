@@ -64,7 +64,7 @@ struct Info {
     captured: u64,
     flows: u64,
     index_bytes: u64,
-    /// Packets that are indexed in memory only.
+    /// Packets of which there are drafts only.
     unindexed: u64,
     /// What a recorder says of itself, and whether it runs.
     recorder: Option<(Status, bool)>,
@@ -93,7 +93,7 @@ impl Info {
         }
         for segment in &segments {
             let path = segment.packet_path();
-            if !path.exists() {
+            if !path.exists() && !segment.is_gone() {
                 let (packets, index) = (path.display(), segment.path().display());
                 wrong.push(format!("{packets}: the packets of {index} are not there"));
             }
@@ -103,8 +103,8 @@ impl Info {
             wire_bytes: sum(&|s| s.note().wire_bytes),
             captured: sum(&|s| s.note().captured_bytes),
             flows: sum(&|s| s.note().flows),
-            index_bytes: sum(&|s| if s.is_in_memory() { 0 } else { s.index().len_bytes() }),
-            unindexed: sum(&|s| if s.is_in_memory() { s.note().records } else { 0 }),
+            index_bytes: sum(&|s| if s.is_draft() { 0 } else { s.index().len_bytes() }),
+            unindexed: sum(&|s| if s.is_draft() { s.note().records } else { 0 }),
             recorder: Status::read(archive).map(|status| (status, Status::is_running(archive))),
             window,
             gaps,
@@ -125,7 +125,7 @@ impl Info {
         names.push("rest".into());
         let mut sums: Vec<FieldSum> = names.iter().map(|_| FieldSum::default()).collect();
         let rest = names.len() - 1;
-        for segment in self.segments.iter().filter(|segment| !segment.is_in_memory()) {
+        for segment in self.segments.iter().filter(|segment| !segment.is_draft()) {
             for share in segment.index().shares() {
                 let place = names.iter().position(|name| *name == share.name).unwrap_or(rest);
                 sums[place].bytes += share.bytes;

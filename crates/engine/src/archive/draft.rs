@@ -8,8 +8,10 @@
 //! in memory                                of all behind the last of those, by whoever asks
 //! ```
 //!
-//! Nobody depends on a draft: where one is missing, damaged, or not about the packets that are
-//! there, it is left out with all that follow it, and what they are about is indexed in memory.
+//! Nobody depends on a draft: where one is missing, cannot be opened, or is not about the packets
+//! that are there, it is left out with all that follow it, and what they are about is indexed in
+//! memory. Damage behind its head is found by who reads it, as in all indexes, and repair removes
+//! such a draft.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,9 +19,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::builder::{Limits, RECORDS_MAX, SegmentBuilder, SharedDevice};
-use super::ingest::capture_name;
+use super::ingest::{capture_name, remove_if_there};
 use super::note::{Note, Source};
-use super::recording::{Recording, Times};
+use super::recording::{Recording, Times, is_recording};
 use super::segment::{Segment, ends_sum};
 use super::{Archive, ArchiveError, CodecChoice, Order};
 use crate::capture::{CaptureError, CaptureReader};
@@ -74,11 +76,11 @@ impl<'a> Drafter<'a> {
         };
         let mut rest = recording.as_source();
         rest.start = reader.position();
+        let mut drafter = Self { archive, recording: recording.clone(), reader, file, rest };
         if let Some(note) = last {
-            rest.part = note.source.part.saturating_add(1);
-            rest.records_before = note.source.records_before.saturating_add(note.records);
+            drafter.go_on(note);
         }
-        Ok(Some(Self { archive, recording: recording.clone(), reader, file, rest }))
+        Ok(Some(drafter))
     }
 
     /// The recording.
@@ -99,7 +101,13 @@ impl<'a> Drafter<'a> {
             return Ok(0);
         };
         let folder = self.archive.drafts_folder();
-        std::fs::create_dir_all(&folder).map_err(|e| ArchiveError::io("create", &folder, e))?;
+        match std::fs::create_dir(&folder) {
+            // An archive that is gone is not made again.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(ArchiveError::io("create", &folder, error));
+            }
+            _ => {}
+        }
         write(&mut builder, storage, &self.recording.draft_path(note.source.part), &note)?;
         self.go_on(&note);
         Ok(note.records)
@@ -127,7 +135,8 @@ impl<'a> Drafter<'a> {
     }
 
     /// Reads packets until there is enough for a segment, or no more whole ones; what the segment
-    /// says of itself, if there is any. What is wrong with the file is for whoever indexes it.
+    /// says of itself, if there is any. A file that is damaged ends there: that is for whoever
+    /// indexes it.
     fn read(
         &mut self,
         builder: &mut SegmentBuilder,
@@ -136,10 +145,11 @@ impl<'a> Drafter<'a> {
         let path = self.recording.sealed_path();
         builder.clear();
         // Where it ended last time there may be more now.
-        self.reader.seek(self.rest.start).map_err(ArchiveError::capture(&path))?;
+        self.reader.reread(self.rest.start).map_err(ArchiveError::capture(&path))?;
         while !builder.is_full(limits) {
             match self.reader.next() {
                 Ok(Some(record)) => builder.push(&record),
+                Err(error) if error.is_io() => return Err(ArchiveError::capture(&path)(error)),
                 Ok(None) | Err(_) => break,
             }
         }
@@ -163,15 +173,18 @@ impl<'a> Drafter<'a> {
     }
 
     /// Whether there is a packet from these times.
-    fn has_times(&mut self, (from, to): Times) -> bool {
-        let mut found = false;
-        while let Ok(Some(record)) = self.reader.next() {
-            if record.time_ns >= from && to.is_none_or(|to| record.time_ns < to) {
-                found = true;
-                break;
+    fn has_times(&mut self, (from, to): Times) -> Result<bool, ArchiveError> {
+        loop {
+            match self.reader.next() {
+                Ok(Some(record)) if record.time_ns < from => {}
+                Ok(Some(record)) if to.is_some_and(|to| record.time_ns >= to) => {}
+                Ok(Some(_)) => return Ok(true),
+                Err(error) if error.is_io() => {
+                    return Err(ArchiveError::capture(&self.recording.sealed_path())(error));
+                }
+                Ok(None) | Err(_) => return Ok(false),
             }
         }
-        found
     }
 }
 
@@ -192,30 +205,33 @@ impl Archive {
         self.folder.join(super::DRAFTS_NAME)
     }
 
-    /// Removes drafts that nobody needs: those of recordings that are gone, or indexed.
-    pub fn remove_drafts(&self) -> Result<(), ArchiveError> {
+    /// The files of drafts, and of those that are being written, the last first.
+    pub(super) fn draft_files(&self) -> Result<Vec<(Recording, PathBuf)>, ArchiveError> {
         let folder = self.drafts_folder();
         let mut paths: Vec<PathBuf> = match folder.read_dir() {
             Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(ArchiveError::io("list", &folder, error)),
         };
-        // The last first: those that are left are about the first packets.
         paths.sort_unstable();
-        for path in paths.iter().rev() {
-            // What is being written goes with the rest.
-            let recording = self.recording(capture_name(path).trim_start_matches('.'));
+        let of_recording = |path: PathBuf| {
+            let recording = self.recording(capture_name(&path).trim_start_matches('.'));
+            is_recording(recording.name()).then_some((recording, path))
+        };
+        Ok(paths.into_iter().rev().filter_map(of_recording).collect())
+    }
+
+    /// Removes drafts that nobody needs: those of recordings that are gone, or indexed. What cannot
+    /// be removed does no harm, and does not keep the others.
+    pub fn remove_drafts(&self) -> Result<(), ArchiveError> {
+        let mut outcome = Ok(());
+        for (recording, path) in self.draft_files()? {
             if recording.open().is_ok() && !recording.index_path(0).exists() {
                 continue;
             }
-            match std::fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(ArchiveError::io("remove", path, error));
-                }
-                _ => {}
-            }
+            outcome = remove_if_there(&path).and(outcome);
         }
-        Ok(())
+        outcome
     }
 
     /// Drafts of all that is not indexed of recordings; in memory, those that have packets from
@@ -281,7 +297,7 @@ impl Archive {
         };
         let after = drafts.last().map(Segment::note).or(after);
         if let Some(mut rest) = Drafter::after(self, recording, after)?
-            && (times == (0, None) || rest.has_times(times))
+            && (times == (0, None) || rest.has_times(times)?)
         {
             drafts.extend(rest.in_memory()?);
         }

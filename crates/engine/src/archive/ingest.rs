@@ -390,11 +390,15 @@ impl<'a> Ingest<'a> {
         let index_bytes = builder
             .write(self.storage, &index_path, order, codec, &note, &shared.device)
             .map_err(ArchiveError::index(&index_path))?;
+        if is_recording(capture_name(&index_path)) && !packets.exists() {
+            // Retention has removed it in the meantime.
+            return remove_if_there(&index_path);
+        }
         if source.last {
             self.remove_parts_after(&packets, source.part)?;
             self.remove_other_names(shared, job.input, &packets, &source)?;
+            // Those that stay do no harm.
             if is_recording(capture_name(&index_path)) {
-                // Those that stay do no harm.
                 drop(self.archive.remove_drafts());
             }
         }
@@ -662,12 +666,6 @@ impl<'a> Ingest<'a> {
         let Input::File(path) = &shared.inputs[input] else { return Ok(()) };
         let origin = path.canonicalize().unwrap_or(path.clone());
         let version = |source: &Source| (source.len, source.modified_ns);
-        let remove = |path: &Path| match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(ArchiveError::io("remove", path, error))
-            }
-            _ => Ok(()),
-        };
         let name = self.archive.index_stem(packets);
         for (known_origin, segments) in &shared.known {
             let is_this = *known_origin == origin;
@@ -684,11 +682,11 @@ impl<'a> Ingest<'a> {
                 // Where it went on from these, they are its first parts.
                 let is_old = version(&note.source) != version(source) || self.force || is_renamed;
                 if capture_name(path) != name && is_old {
-                    remove(path)?;
+                    remove_if_there(path)?;
                     let copy = self.archive.segments_folder().join(note.source.path());
                     let copy = copy.canonicalize().unwrap_or(copy);
                     if note.source.is_copy() && copy != packets {
-                        remove(&copy)?;
+                        remove_if_there(&copy)?;
                     }
                 }
             }
@@ -704,6 +702,16 @@ impl<'a> Ingest<'a> {
                 packets: shared.packets.load(Ordering::Relaxed),
             });
         }
+    }
+}
+
+/// Removes a file; one that is gone is fine.
+pub(super) fn remove_if_there(path: &Path) -> Result<(), ArchiveError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(ArchiveError::io("remove", path, error))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -20,6 +20,8 @@ use crate::storage::{Disk, Storage};
 const PREFIX: &str = "rec-";
 const ENDING: &str = ".pcapng";
 const UNFINISHED: &str = ".part";
+/// Files of a folder that the system tells of in one call, at least.
+const LISTED_AT_ONCE: usize = 100;
 
 /// A packet file of a recorder's, complete or not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,21 +154,12 @@ impl Archive {
     /// All recordings, complete or not, in the order in which they began.
     pub fn recordings(&self) -> Result<Vec<Recording>, ArchiveError> {
         let folder = self.packets_folder();
-        let entries = match std::fs::read_dir(&folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(ArchiveError::io("list", &folder, error)),
-        };
         let mut names = BTreeSet::new();
-        for entry in entries {
-            let entry = entry.map_err(|error| ArchiveError::io("list", &folder, error))?;
-            let name = entry.file_name();
-            let Some(name) = name.to_str() else { continue };
-            let unfinished = name.strip_prefix('.').and_then(|n| n.strip_suffix(UNFINISHED));
-            let name = unfinished.unwrap_or(name);
-            if is_recording(name) {
-                names.insert(name.to_owned());
-            }
+        let entries = list_recordings(&folder, &mut names)?;
+        if entries > LISTED_AT_ONCE {
+            // One that gets its name between two calls of the system may be left out, but it gets
+            // it only once.
+            list_recordings(&folder, &mut names)?;
         }
         Ok(names.into_iter().map(|name| Recording { name, folder: folder.clone() }).collect())
     }
@@ -214,6 +207,28 @@ impl Archive {
             _ => super::ingest::segment_name(packets),
         }
     }
+}
+
+/// Adds the names of all recordings in a folder, and says how many files there are.
+fn list_recordings(folder: &Path, names: &mut BTreeSet<String>) -> Result<usize, ArchiveError> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(ArchiveError::io("list", folder, error)),
+    };
+    let mut count = 0;
+    for entry in entries {
+        let entry = entry.map_err(|error| ArchiveError::io("list", folder, error))?;
+        count += 1;
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let unfinished = name.strip_prefix('.').and_then(|n| n.strip_suffix(UNFINISHED));
+        let name = unfinished.unwrap_or(name);
+        if is_recording(name) {
+            names.insert(name.to_owned());
+        }
+    }
+    Ok(count)
 }
 
 /// Completes a recording; `None` if somebody writes it, or it is complete.

@@ -5,15 +5,17 @@
 //! it is made from the path of the packets, so a capture is recognised by making its name.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::fields::{self, FIELDS, Place};
-use super::ingest::{FileReport, Ingest, Input, Progress, capture_name, copy_name};
+use super::ingest::{
+    FileReport, Ingest, Input, Progress, capture_name, copy_name, remove_if_there,
+};
 use super::recording::{Recovered, is_recording};
 use super::segment::Segment;
 use super::{Archive, ArchiveError};
+use crate::chain;
 use crate::error::IndexError;
 use crate::index::MARK_RECORDS;
 use crate::packet::{Headers, decode};
@@ -104,9 +106,9 @@ impl<'a> Repair<'a> {
     pub fn run(&self) -> Result<RepairReport, ArchiveError> {
         let mut report = RepairReport::default();
         self.remove_temporary(&mut report)?;
-        self.archive.remove_drafts()?;
         let (recovered, failed) = self.archive.seal_unfinished()?;
         report.recovered = recovered;
+        self.check_drafts(&mut report);
         for error in failed {
             let ArchiveError::Io { path, source, .. } = &error else { continue };
             report.left.push((path.clone(), format!("{error}: {source}")));
@@ -122,7 +124,9 @@ impl<'a> Repair<'a> {
             if let Ok(segment) = &segment {
                 known.push((path.clone(), capture_of(segment)));
             }
-            if let Err(message) = self.check(segment.as_ref()) {
+            if let Err(message) = self.check(segment.as_ref())
+                && path.exists()
+            {
                 report.problems.push((path.clone(), message));
                 let capture = segment.ok().map(|segment| capture_of(&segment));
                 damaged.push(Damaged { index: path.clone(), capture });
@@ -162,6 +166,27 @@ impl<'a> Repair<'a> {
             self.index_again(captures, &known, &mut report)?;
         }
         Ok(report)
+    }
+
+    /// Removes drafts that nobody needs, or that are damaged: they are not needed either.
+    fn check_drafts(&self, report: &mut RepairReport) {
+        let archive = self.archive;
+        let found = archive.remove_drafts().and_then(|()| archive.draft_files());
+        let drafts = found.unwrap_or_else(|error| {
+            report.left.push((archive.drafts_folder(), chain(&error)));
+            Vec::new()
+        });
+        for (_, path) in drafts {
+            // Not those that are being written.
+            let is_draft = path.extension().is_some_and(|extension| extension == "tdx");
+            let is_sound = |draft: Segment| draft.index().verify(&mut |_| {}).problems.is_empty();
+            if is_draft
+                && !Segment::open(&path).is_ok_and(is_sound)
+                && std::fs::remove_file(&path).is_ok()
+            {
+                report.removed.push(path);
+            }
+        }
     }
 
     /// What is wrong with a segment.
@@ -236,12 +261,8 @@ impl<'a> Repair<'a> {
                 if Some(capture_name(&index)) == stem.as_deref() {
                     continue;
                 }
-                match std::fs::remove_file(&index) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(ArchiveError::io("remove", &index, error));
-                    }
-                    _ => report.removed.push(index),
-                }
+                remove_if_there(&index)?;
+                report.removed.push(index);
             }
             report.captures.push(file);
         }

@@ -82,7 +82,8 @@ impl Segment {
 
     /// Whether retention has removed it since it was opened, packets and index.
     pub fn is_gone(&self) -> bool {
-        !self.path.exists() && !self.packet_path().exists()
+        // A draft goes after the packets.
+        (self.is_draft() || !self.path.exists()) && !self.packet_path().exists()
     }
 
     /// Its index file, or the one that it will have.

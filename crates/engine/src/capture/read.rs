@@ -505,6 +505,13 @@ impl<R: Read + Seek> CaptureReader<R> {
         }
     }
 
+    /// Goes to the start of a record or block of a file that others write, and reads anew what was
+    /// read of it: there may be more, or something else.
+    pub fn reread(&mut self, offset: u64) -> Result<(), CaptureError> {
+        self.over = false;
+        self.jump(offset)
+    }
+
     fn jump(&mut self, offset: u64) -> Result<(), CaptureError> {
         let from = self.base + self.end as u64;
         if offset.checked_sub(from).is_none_or(|gap| gap > self.window as u64) {

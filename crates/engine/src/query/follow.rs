@@ -27,8 +27,9 @@ pub struct Fresh<'a> {
 pub struct Follow<'a> {
     archive: &'a Archive,
     query: &'a Query,
-    /// How far the answer went in recordings that are not complete: bytes and packets.
-    answered: BTreeMap<String, (u64, u64)>,
+    /// How far the answer went in recordings that are not complete: bytes, packets, and how the file
+    /// is read from there on.
+    answered: BTreeMap<String, (u64, u64, Layout)>,
     /// Recordings that were read to their end.
     finished: BTreeSet<String>,
     open: BTreeMap<String, Open>,
@@ -61,9 +62,13 @@ impl<'a> Follow<'a> {
         for segment in segments {
             let Some(name) = segment.recording_name() else { continue };
             let source = &segment.note().source;
-            let packets = source.records_before + segment.note().records;
-            let reached: &mut (u64, u64) = answered.entry(name.to_owned()).or_default();
-            *reached = (*reached).max((source.end, packets));
+            let packets = source.records_before.saturating_add(segment.note().records);
+            let layout = || segment.note().layout.clone();
+            let reached: &mut (u64, u64, Layout) =
+                answered.entry(name.to_owned()).or_insert_with(|| (0, 0, layout()));
+            if source.end >= reached.0 {
+                *reached = (source.end, packets, layout());
+            }
             last_number = last_number.max(recording_number(name));
             if source.last {
                 finished.insert(name.to_owned());
@@ -184,7 +189,7 @@ impl<'a> Follow<'a> {
                 Ok(None) => break,
                 Err(CaptureError::Truncated { .. }) if !complete => {
                     // The rest is still to be written.
-                    reader.seek(position).map_err(ArchiveError::capture(&path))?;
+                    reader.reread(position).map_err(ArchiveError::capture(&path))?;
                     break;
                 }
                 // What is behind it cannot be had.
@@ -241,7 +246,12 @@ impl<'a> Follow<'a> {
             }
             Err(error) => return Err(ArchiveError::io("open", &path, error)),
         };
-        let mut reader = match CaptureReader::open(file) {
+        let answered = self.answered.get(recording.name()).cloned();
+        let (opened, number) = match answered {
+            Some((end, number, layout)) => (CaptureReader::resume(file, layout, end), number),
+            None => (CaptureReader::open(file), 0),
+        };
+        let reader = match opened {
             Ok(reader) => reader,
             Err(CaptureError::Truncated { .. }) if !complete => return Ok(None),
             Err(error) => {
@@ -251,13 +261,7 @@ impl<'a> Follow<'a> {
                 return Ok(None);
             }
         };
-        let (end, number) = self.answered.remove(recording.name()).unwrap_or_default();
-        // By the way of its blocks, to get to know its interfaces.
-        while reader.position() < end {
-            if !matches!(reader.next(), Ok(Some(_))) {
-                break;
-            }
-        }
+        self.answered.remove(recording.name());
         Ok(Some(Open { recording: recording.clone(), reader, number }))
     }
 }

@@ -108,6 +108,13 @@ impl Source<'_> {
         latest < others && next.is_none_or(|next| latest <= next.earliest)
     }
 
+    /// Does not keep a file open that nothing more is read from: there may be thousands.
+    fn close_if_done(&mut self) {
+        if self.records.is_empty() {
+            self.packets = None;
+        }
+    }
+
     /// Gets ready to be read from.
     fn open(&mut self) -> Result<(), ArchiveError> {
         if self.packets.is_some() {
@@ -200,12 +207,14 @@ pub fn in_time_order(
                 }
                 Err(Failure::Taking(error)) => return Err(error),
             }
+            source.close_if_done();
             continue;
         }
         if let Err(error) = read_mark(source, i, &mut waiting, &mut bytes) {
             source.records = &[];
             blame(source, error, &mut failed);
         }
+        source.close_if_done();
     }
     Ok(failed)
 }

@@ -65,7 +65,6 @@ impl Made {
             };
             feeder.counters.received.fetch_add(1, Ordering::Relaxed);
             feeder.packet(number, time_ns, u32::try_from(data.len()).unwrap_or(0), &data);
-            feeder.tick();
         }
     }
 }
