@@ -14,14 +14,17 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use net::{root, until, wait};
+use net::{comes, root, signal, until, wait};
 use place::{Place, TAPDEX};
 use tapdex_engine::archive::Archive;
 use tapdex_record::status::Status;
 
 /// More than a pipe has room for, printed or as a capture.
 const MANY: usize = 20_000;
+/// No process of these tests lives longer.
+const LIFE_MAX: Duration = Duration::from_secs(300);
 
 impl Place {
     /// Begins to run tapdex.
@@ -49,8 +52,13 @@ impl Place {
         let (is_done, pid) = (Arc::clone(&done), child.id());
         // What is waited for in vain ends, too.
         std::thread::spawn(move || {
-            if !until(|| is_done.load(Ordering::Relaxed)) {
-                root(&format!("kill -KILL {pid}"));
+            let started = Instant::now();
+            while !is_done.load(Ordering::Relaxed) {
+                if started.elapsed() > LIFE_MAX {
+                    root(&format!("kill -KILL {pid}"));
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(50));
             }
         });
         Running { child, input, out: Some(out), said, listener: Some(listener), done }
@@ -125,11 +133,37 @@ impl Running {
 
     #[track_caller]
     fn says(&self, text: &str) {
-        assert!(until(|| self.said().contains(text)), "{text}: {}", self.said());
+        let said = comes(|| self.said().contains(text));
+        assert!(said, "it does not say: {text}, but: {}", self.said());
     }
 
+    #[track_caller]
     fn signal(&self, name: &str) {
-        assert!(root(&format!("kill -{name} {}", self.child.id())));
+        signal(&self.child, name);
+    }
+
+    /// How often the thread that waits for signals has gone to sleep, if it sleeps.
+    fn sleeps(&self) -> Option<u64> {
+        let threads = Path::new("/proc").join(self.child.id().to_string()).join("task");
+        let mut threads = threads.read_dir().ok()?.flatten();
+        let read = |path: &Path, name| std::fs::read_to_string(path.join(name)).unwrap_or_default();
+        let thread = threads.find(|thread| read(&thread.path(), "comm") == "ctrl-c\n")?;
+        let status = read(&thread.path(), "status");
+        let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        value("State:")?.trim_start().strip_prefix('S')?;
+        value("voluntary_ctxt_switches:")?.trim().parse().ok()
+    }
+
+    /// Sends a signal, and waits until the process has seen it.
+    #[track_caller]
+    fn is_told(&self, name: &str) {
+        let mut before = None;
+        until("a thread that waits for signals", || {
+            let last = std::mem::replace(&mut before, self.sleeps());
+            before.is_some() && before == last
+        });
+        self.signal(name);
+        until("that the signal is seen", || self.sleeps() > before);
     }
 
     fn feed(&mut self, pieces: &[Vec<u8>]) {
@@ -175,7 +209,7 @@ fn packets_are_named_by_the_file_that_they_will_be_in() {
     let place = Place::new();
     let (mut recorder, pieces) = place.record("", 10);
     recorder.feed(&pieces[..6]);
-    assert!(until(|| place.sh("tapdex search -r archive --count") == "5\n"));
+    until("five packets", || place.sh("tapdex search -r archive --count") == "5\n");
     let mut follower = place.start("search -r archive --follow --json -c 10");
     let mut lines = String::new();
     for _ in 0..5 {
@@ -207,7 +241,7 @@ fn ctrl_c_ends_the_first_answer() {
         // It has begun, and cannot go on as long as nobody reads.
         let mut follower = place.start(args);
         assert!(!follower.out.as_mut().unwrap().fill_buf().unwrap().is_empty());
-        follower.signal("INT");
+        follower.is_told("INT");
         let out = follower.rest();
         assert!(follower.ends(0).contains("matched "));
         if args.starts_with("search") {
@@ -220,10 +254,10 @@ fn ctrl_c_ends_the_first_answer() {
         let mut follower = place.start(args);
         assert!(!follower.out.as_mut().unwrap().fill_buf().unwrap().is_empty());
         follower.signal("INT");
-        assert!(until(|| {
+        until("an end", || {
             follower.signal("INT");
             follower.child.try_wait().unwrap().is_some()
-        }));
+        });
         follower.ends(130);
     }
 }
@@ -238,14 +272,15 @@ fn what_was_followed_is_in_the_file() {
         recorder.feed(&pieces[first..first + if first == 0 { 21 } else { 10 }]);
         let all = if first == 0 { 20 } else { 30 };
         // Whoever cannot wait finds it under its hidden name.
-        assert!(until(|| place.packets(&format!(".{name}.tmp")) == Some(all)), "{name}");
+        let hidden = format!(".{name}.tmp");
+        until(&format!("{all} packets in {hidden}"), || place.packets(&hidden) == Some(all));
         assert!(!place.path(name).exists());
         follower.signal(signal);
         let said = follower.ends(0);
         assert!(said.contains(&format!("matched {all} packets")), "{said}");
         assert!(!said.contains("no recorder runs"), "{said}");
         assert_eq!(place.packets(name), Some(all));
-        assert!(!place.path(&format!(".{name}.tmp")).exists());
+        assert!(!place.path(&hidden).exists());
     }
     recorder.signal("TERM");
     recorder.ends(0);
@@ -283,9 +318,16 @@ fn what_was_removed_before_it_was_read_is_said() {
     for packets in pieces[3..].chunks(10) {
         recorder.feed(packets);
         fed += packets.len() as u64;
-        assert!(until(|| place.status().unwrap_or_default().run.packets == fed));
+        let packets = || place.status().unwrap_or_default().run.packets;
+        until(&format!("{fed} packets"), || packets() == fed);
     }
-    assert!(until(|| place.status().unwrap_or_default().run.removed_segments >= 3));
+    // Nothing is removed any more: all that is closed has its name and its index, and has been
+    // counted.
+    until("three recordings that are gone, and rest", || {
+        let status = place.status().unwrap_or_default();
+        let there = place.path("archive/packets").read_dir().unwrap().count() as u64;
+        status.run.removed_segments >= 3 && status.waiting == 0 && status.segments == there
+    });
     follower.signal("CONT");
     follower.says("before they were read");
     follower.signal("INT");
@@ -342,10 +384,10 @@ fn info_says_what_a_recorder_does() {
         let is_running = |line: &str| {
             !line.is_empty() && member(line, "state") == "running" && member(line, "pid") == pid
         };
-        assert!(until(|| {
+        until("a recorder that runs", || {
             line = recorder_line();
             is_running(&line)
-        }));
+        });
         assert!(member(&line, "updated").starts_with("20"), "{line}");
         recorder.signal(signal);
         assert_eq!(wait(&mut recorder.child), code);
@@ -361,10 +403,9 @@ fn info_says_what_a_recorder_does() {
 #[test]
 fn sigterm_clears_up_as_ctrl_c_does() {
     let place = Place::new();
-    let writer = place.start("gen -c 100000000 -w big.pcap");
-    assert!(until(|| place.path(".big.pcap.tmp").exists()));
-    // The name is there an instant before the signal knows what to remove.
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    // Packets are cut, so that the disk is not full before it is told to stop.
+    let writer = place.start("gen -c 1000000000 --snaplen 14 -w big.pcap");
+    until("a hidden file", || place.path(".big.pcap.tmp").exists());
     writer.signal("TERM");
     writer.ends(130);
     assert_eq!(place.folder().read_dir().unwrap().count(), 0);
@@ -373,9 +414,8 @@ fn sigterm_clears_up_as_ctrl_c_does() {
     let mut indexer = place.start("index - -o archive");
     let pieces = pieces(&place.path("a.pcap"));
     indexer.feed(&pieces[..50]);
-    assert!(until(|| place.path("archive/packets").is_dir()));
-    indexer.signal("TERM");
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    until("a folder for packets", || place.path("archive/packets").is_dir());
+    indexer.is_told("TERM");
     indexer.feed(&pieces[50..]);
     drop(indexer.input.take());
     let said = indexer.ends(130);
@@ -391,7 +431,7 @@ fn nohup_goes_on_when_the_terminal_is_gone() {
     let mut follower = place.spawn(command.args(["-c", &line]).stdin(Stdio::null()));
     follower.says("no recorder runs on archive");
     follower.signal("HUP");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(500));
     assert!(follower.child.try_wait().unwrap().is_none());
     follower.signal("TERM");
     assert_eq!(follower.rest().iter().filter(|&&byte| byte == b'\n').count(), 3);

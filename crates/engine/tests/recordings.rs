@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "recordings/drafts.rs"]
+mod drafts;
+
 use std::fs::{self, File};
 use std::ops::Range;
 use std::path::Path;
@@ -477,4 +480,31 @@ fn any_bytes_may_be_left_unfinished() {
         damaged[at] ^= 0x55;
         tapdex_engine::testing::fuzz_recording(&damaged);
     }
+}
+
+#[test]
+fn files_are_closed_when_they_were_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = archive(folder.path());
+    for seed in 0..20 {
+        let recording = Written::new(50, seed).put(&archive);
+        index(&archive, &recording, 100);
+    }
+    let (segments, failed) = archive.segments().unwrap();
+    assert!(failed.is_empty() && segments.len() == 20);
+    let records: Vec<u32> = (0..50).collect();
+    let answers: Vec<(&Segment, &[u32])> = segments.iter().map(|s| (s, &records[..])).collect();
+    let ours = folder.path().canonicalize().unwrap();
+    let is_ours = |path: &Path| fs::read_link(path).is_ok_and(|target| target.starts_with(&ours));
+    let (mut packets, mut most) = (0, 0);
+    let each = &mut |_: tapdex_engine::query::Found<'_>| {
+        packets += 1;
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        most = most.max(open.filter(|entry| is_ours(&entry.path())).count());
+        Ok(true)
+    };
+    assert!(in_time_order(&answers, each).unwrap().is_empty());
+    assert_eq!(packets, 20 * 50);
+    // One that is read, and one whose time is looked at.
+    assert!((1..=4).contains(&most), "{most} files are open at once");
 }

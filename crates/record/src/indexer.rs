@@ -74,15 +74,18 @@ fn index(
     keeper.indexed(recording);
     keeper.trim();
     let is_there = keeper.has(recording.name());
+    let is_indexed = keeper.is_indexed(recording.name());
     drop(keeper);
+    let abandoned = shared.abandon.load(Ordering::Relaxed);
     match failed {
         None => {
             shared.counters.indexed.fetch_add(1, Ordering::Relaxed);
             shared.build_seconds.observe(started.elapsed().as_secs_f64());
         }
-        Some(_) if !is_there => {}
+        // What interrupts it may come when all is done.
+        Some(_) if !is_there || abandoned && is_indexed => {}
         // It goes on waiting, for the next start.
-        Some(_) if shared.abandon.load(Ordering::Relaxed) => return,
+        Some(_) if abandoned => return,
         Some(error) => {
             let path = recording.sealed_path();
             let what = format!(

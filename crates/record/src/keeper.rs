@@ -195,6 +195,11 @@ impl<'a> Keeper<'a> {
         self.table.contains_key(name)
     }
 
+    /// Whether a recording is indexed to its end.
+    pub(crate) fn is_indexed(&self, name: &str) -> bool {
+        self.table.get(name).is_some_and(|kept| kept.is_indexed)
+    }
+
     /// A recording was indexed. What is known of it is looked up again.
     pub(crate) fn indexed(&mut self, recording: &Recording) {
         let Some(before) = self.table.get(recording.name()).map(|kept| kept.packets) else {

@@ -165,7 +165,7 @@ mod format {
 }
 
 /// No wait of a test is longer; what is reached sooner goes on at once.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn server() -> MetricsServer {
     server_with(Arc::new(|| "# HELP a A.\n# TYPE a gauge\na 1\n".to_owned()), Arc::new(|| true))
@@ -196,11 +196,20 @@ fn rest(mut stream: &TcpStream) -> Vec<u8> {
 }
 
 /// The status, the head and the body of the answer to some bytes.
+#[track_caller]
 fn ask(address: SocketAddr, request: &[u8]) -> (u16, String, String) {
-    let mut stream = connect(address);
-    // Who is refused early may be closed before all is sent.
-    let _ = stream.write_all(request);
-    let answer = String::from_utf8(rest(&stream)).unwrap();
+    let end = Instant::now() + PATIENCE;
+    let mut answer = Vec::new();
+    // Without a word goes who comes while the places of those before are not free yet, or who is
+    // too slow.
+    while answer.is_empty() {
+        assert!(Instant::now() < end, "no answer: {:?}", String::from_utf8_lossy(request));
+        let mut stream = connect(address);
+        // Who is refused early may be closed before all is sent.
+        let _ = stream.write_all(request);
+        answer = rest(&stream);
+    }
+    let answer = String::from_utf8(answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
     let status = head.strip_prefix("HTTP/1.1 ").unwrap()[..3].parse().unwrap();
     let len: usize = header(head, "Content-Length").unwrap().parse().unwrap();
@@ -209,6 +218,7 @@ fn ask(address: SocketAddr, request: &[u8]) -> (u16, String, String) {
     (status, head.to_owned(), body.to_owned())
 }
 
+#[track_caller]
 fn get(address: SocketAddr, path: &str) -> (u16, String, String) {
     ask(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
 }
@@ -299,7 +309,7 @@ mod pages {
         let server = server();
         let url = format!("http://{}/metrics", server.local_addr());
         let mut command = Command::new("curl");
-        let Ok(output) = command.args(["-sSf", "-m", "10", "--noproxy", "*", &url]).output() else {
+        let Ok(output) = command.args(["-sSf", "-m", "60", "--noproxy", "*", &url]).output() else {
             eprintln!("curl is not installed: passed over");
             return;
         };

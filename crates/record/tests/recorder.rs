@@ -5,6 +5,8 @@
 
 #[path = "recorder/disks.rs"]
 mod disks;
+#[path = "recorder/drafts.rs"]
+mod drafts;
 #[path = "recorder/retention.rs"]
 mod retention;
 #[path = "recorder/rig.rs"]
@@ -15,7 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rig::{Door, FRAME_BYTES, Opens, Rig, STORED_BYTES, check_counts, numbered};
+use rig::{Door, FRAME_BYTES, Opens, Rig, STORED_BYTES, check_counts, numbered, until};
 use tapdex_bitmap::Codec;
 use tapdex_engine::IndexError;
 use tapdex_engine::archive::device::{
@@ -53,7 +55,9 @@ impl SegmentDevice for Stalled {
 
 #[test]
 fn a_stalled_indexer_loses_nothing() {
-    let rig = Rig::new().rotate_packets(200);
+    let mut rig = Rig::new().rotate_packets(200);
+    // All packets have room there: it is not the disk that they could be lost by.
+    rig.options.queue_bytes = 32 << 20;
     let door = Door::new(false);
     let opens = Opens(door.clone());
     let device = Mutex::new(Stalled { device: PlainDevice::default(), door: door.clone() });
@@ -61,7 +65,7 @@ fn a_stalled_indexer_loses_nothing() {
     let ended = rig.record(source, &FileSystem, Some(&device), |live| {
         live.until("ten wait", |status| status.waiting == 10);
         live.until("behind", |status| status.index_lag_seconds > 0.5);
-        assert_eq!(door.waiting.load(Ordering::SeqCst), 1, "it stands at the door");
+        until("it stands at the door", || door.waiting.load(Ordering::SeqCst) == 1);
         let status = live.status();
         assert_eq!((status.sealed, status.indexed, status.run.packets), (10, 0, 2_000));
         assert_eq!(rig.found(), Vec::from_iter(0..2_000), "all is found all the same");
@@ -90,9 +94,12 @@ fn a_stalled_indexer_is_left_behind_at_the_end() {
     let ended = rig.record(source, &FileSystem, Some(&device), |live| {
         live.until("five wait", |status| status.waiting == 5);
         live.control.stop.store(true, Ordering::SeqCst);
-        // It has been told by then. What the device has begun it ends; the rest is left to the
-        // next start.
-        std::thread::sleep(Duration::from_millis(500));
+        // Who tells it has come by often since then. What the device has begun it ends; the rest is
+        // left to the next start.
+        for _ in 0..20 {
+            live.control.rotate.store(true, Ordering::SeqCst);
+            until("what is said is heard", || !live.control.rotate.load(Ordering::SeqCst));
+        }
         drop(opens);
     });
     assert!(ended.status.waiting > 0 && ended.status.ended);

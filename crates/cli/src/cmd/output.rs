@@ -82,8 +82,8 @@ impl<'a> Output<'a> {
         check_absent(path, force)?;
         interrupt::watch();
         let temporary = temporary_path(path);
-        let file = Disk.create(&temporary).with_context(failed)?;
         let pending = Pending::new(&temporary);
+        let file = Disk.create(&temporary).with_context(failed)?;
         Ok(Self {
             target: Target::File {
                 file,

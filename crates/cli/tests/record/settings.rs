@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
 
-use crate::net::{root, until};
+use crate::net::{WAIT_MAX, comes, root, until};
 use crate::wire::{Recorder, TAPDEX, Wire};
 
 #[test]
@@ -55,19 +54,26 @@ fn a_file_has_the_settings_and_options_win() {
     let mut recorder = Recorder::start(&wire, "record --config all.toml");
     recorder.says("tapdex: recording v1 into archive");
     recorder.says("tapdex: metrics at http://127.0.0.1:");
-    wire.send("--file sent.pcap --pps 10000");
-    assert!(wire.settles(udp));
+    let is_recorded = |all: u64| {
+        let came = wire.send("--file sent.pcap --pps 10000");
+        // Of those that did not come nobody knows which they were.
+        let least = all.saturating_sub(came.missing);
+        until(&format!("{least} to {all} packets"), || wire.settled() >= least);
+        least..=all
+    };
+    let udp = is_recorded(udp);
     recorder.stop();
-    assert_eq!(wire.count(""), udp);
+    assert!(udp.contains(&wire.count("")), "{udp:?}");
     assert!(wire.recorded().all(|(data, len)| data.len() == 80.min(len as usize)));
     let files = wire.sealed().len();
     // Filter and length are what the options say, all else is as in the file.
     let mut recorder = Recorder::start(&wire, "record --config all.toml -f tcp -s 0");
     recorder.says("tapdex: recording v1 into archive");
-    wire.send("--file sent.pcap --pps 10000");
-    assert!(wire.settles(tcp));
+    let tcp = is_recorded(tcp);
     recorder.stop();
-    assert_eq!((wire.count("udp"), wire.count("tcp")), (udp, tcp));
+    let counts = (wire.count("udp"), wire.count("tcp"));
+    assert!(udp.contains(&counts.0) && tcp.contains(&counts.1), "{counts:?}: {udp:?}, {tcp:?}");
+    assert_eq!(wire.count(""), counts.0 + counts.1);
     assert!(wire.sealed().len() > files);
     wire.sh("tapdex extract -r archive -w tcp.pcapng tcp");
     assert!(wire.frames("tcp.pcapng", "").all(|(data, len)| data.len() == len as usize));
@@ -87,18 +93,21 @@ fn signals_rotate_and_end_it() {
     let mut packets = 0;
     for (run, signal) in ["TERM", "INT"].into_iter().enumerate() {
         let mut recorder = wire.record("-i v1");
+        let mut of_run = 0;
         for part in 1..4 {
-            packets += wire.send("--file sent.pcap --pps 10000").0;
-            assert!(wire.settles(500 * part));
+            of_run += wire.send("--file sent.pcap --pps 10000").packets;
+            wire.settles(of_run);
             recorder.signal("HUP");
-            let files = 3 * run + usize::try_from(part).unwrap();
-            assert!(until(|| wire.sealed().len() == files), "{:?}", wire.files());
+            let files = 3 * run + part;
+            until(&format!("{files} complete files"), || wire.sealed().len() == files);
         }
+        packets += of_run;
         // With nothing to be closed there is no other file.
         recorder.signal("HUP");
         recorder.signal(signal);
         let ended = recorder.wait();
-        ended.with(0, &["tapdex: recorded 1500 packets", "3 recordings, all indexed", "lost 0"]);
+        let recorded = format!("tapdex: recorded {of_run} packets");
+        ended.with(0, &[&recorded, "3 recordings, all indexed", "lost 0"]);
         assert_eq!(wire.unfinished(), [""; 0]);
         assert_eq!((wire.sealed().len(), wire.count("")), (3 * run + 3, packets));
     }
@@ -112,12 +121,12 @@ fn more_signals_do_not_do_harm() {
     let Some(wire) = Wire::new() else { return };
     wire.sh("tapdex gen -c 50000 --mean-len 100 -w sent.pcap");
     let mut recorder = wire.record("-i v1");
-    let (sent, _) = wire.send("--file sent.pcap --pps 50000");
-    assert!(wire.settles(sent));
+    let sent = wire.send("--file sent.pcap --pps 50000").packets;
+    wire.settles(sent);
     recorder.signal("TERM");
     // It may have ended by now.
     root(&format!("kill -TERM {}", recorder.pid()));
-    recorder.wait().with(0, &["tapdex: recorded 50000 packets"]);
+    recorder.wait().with(0, &[&format!("tapdex: recorded {sent} packets")]);
     assert_eq!(wire.unfinished(), [""; 0]);
     assert_eq!(wire.count(""), sent);
     // Stopped at once, with nothing recorded: no file, and no harm to those that are there.
@@ -131,7 +140,7 @@ fn more_signals_do_not_do_harm() {
 fn an_archive_has_one_recorder() {
     let Some(wire) = Wire::new() else { return };
     let recorder = wire.record("-i v1");
-    assert!(until(|| wire.status().is_some()));
+    until("a status", || wire.status().is_some());
     let busy = format!("archive is being recorded into already, by process {}", recorder.pid());
     let ended = wire.run("record -i v1 -w archive");
     assert_ne!(ended.code, Some(0));
@@ -143,7 +152,8 @@ fn an_archive_has_one_recorder() {
 #[test]
 fn it_ends_by_itself_when_it_was_asked_to() {
     let Some(wire) = Wire::new() else { return };
-    wire.sh("tapdex gen -c 2000 --mean-len 100 -w sent.pcap");
+    // More than it is to take.
+    wire.sh("tapdex gen -c 4000 --mean-len 100 -w sent.pcap");
     let mut recorder = wire.record("-i v1 -c 2000");
     wire.send("--file sent.pcap --pps 10000");
     recorder.wait().with(0, &["tapdex: recorded 2000 packets"]);
@@ -195,17 +205,17 @@ fn another_user_records() {
         assert_eq!(of_process(&recorder, set), "0000000000000000", "{set}");
     }
     assert_eq!(of_process(&recorder, "NoNewPrivs"), "1");
-    wire.send("--file sent.pcap --pps 10000");
-    assert!(wire.settles(3000));
+    let first = wire.send("--file sent.pcap --pps 10000").packets;
+    wire.settles(first);
     // What it is allowed to is enough to open an interface that was gone.
     wire.space.inside("ip link del v1");
     recorder.says("v1 gives no more packets");
     wire.space.cable("v0", "v1");
     recorder.says("v1 is back");
-    wire.send("--file sent.pcap --pps 10000");
-    assert!(wire.settles(6000), "{}", recorder.said());
+    let all = first + wire.send("--file sent.pcap --pps 10000").packets;
+    wire.settles(all);
     recorder.stop();
-    assert_eq!(wire.count(""), 6000);
+    assert_eq!(wire.count(""), all);
     let mut owners = String::new();
     for folder in ["archive", "archive/packets", "archive/segments"] {
         let entries = wire.path(folder).read_dir().unwrap();
@@ -221,7 +231,18 @@ fn another_user_records() {
 }
 
 /// What an HTTP server answers: the status line and the body.
+#[track_caller]
 fn get(wire: &Wire, address: &str, path: &str) -> (String, String) {
+    let mut answer = None;
+    // Who comes while all places are taken is sent away without a word.
+    until(&format!("an answer from {address}{path}"), || {
+        answer = get_once(wire, address, path);
+        answer.is_some()
+    });
+    answer.unwrap()
+}
+
+fn get_once(wire: &Wire, address: &str, path: &str) -> Option<(String, String)> {
     // The address is in the network of the test; a shell there hands the bytes on.
     let mut ask = wire.space.command(std::env::current_exe().unwrap());
     let ask = ask.args(["--exact", "settings::ask_a_server", "--nocapture"]);
@@ -229,9 +250,9 @@ fn get(wire: &Wire, address: &str, path: &str) -> (String, String) {
     let output = ask.output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     let answer = out.split_once(ANSWER).unwrap_or_else(|| panic!("{out}")).1;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n")?;
     let body = body.split(ANSWER).next().unwrap();
-    (head.lines().next().unwrap().to_owned(), body.to_owned())
+    Some((head.lines().next().unwrap().to_owned(), body.to_owned()))
 }
 
 const ANSWER: &str = "--- answer ---";
@@ -242,10 +263,11 @@ fn ask_a_server() {
     let Ok(what) = std::env::var("TAPDEX_TEST_ASK") else { return };
     let (address, path) = what.split_once(' ').unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
+    // Either fails where the server has closed the connection: then there is no answer.
+    let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let _ = stream.read_to_string(&mut answer);
     println!("{ANSWER}{answer}{ANSWER}");
 }
 
@@ -258,22 +280,34 @@ fn prometheus_gets_the_counts() {
     recorder.says("tapdex: metrics at http://");
     let said = recorder.said();
     let address = said.split_once("http://").unwrap().1.split('/').next().unwrap().to_owned();
-    assert!(until(|| get(&wire, &address, "/readyz").0 == "HTTP/1.1 200 OK"));
+    until("that it is ready", || get(&wire, &address, "/readyz").0 == "HTTP/1.1 200 OK");
     assert_eq!(get(&wire, &address, "/healthz").0, "HTTP/1.1 200 OK");
     assert_eq!(get(&wire, &address, "/other").0, "HTTP/1.1 404 Not Found");
-    let (_, bytes) = wire.send("--file sent.pcap --pps 20000");
-    assert!(wire.settles(20_000));
+    let came = wire.send("--file sent.pcap --pps 20000");
+    wire.settles(came.packets);
     let mut page = String::new();
     let sample = |page: &str, name: &str| -> Option<f64> {
         let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.map(|value| value.parse().unwrap())
     };
+    let on_disk = |folder: &str| -> f64 {
+        let files = wire.path(folder).read_dir().unwrap();
+        // One may get its name in the meantime.
+        files.filter_map(|entry| Some(entry.unwrap().metadata().ok()?.len() as f64)).sum()
+    };
     let stored = "tapdex_capture_packets_total{iface=\"v1\"}";
-    assert!(until(|| {
+    // Parts of the page are up to a second old: it is looked at when it has come to rest.
+    comes(|| {
         page = get(&wire, &address, "/metrics").1;
-        let done = sample(&page, "tapdex_index_build_seconds_count");
-        sample(&page, stored) == Some(20_000.0) && done == Some(wire.sealed().len() as f64)
-    }));
+        let sealed = wire.sealed().len() as f64;
+        let bytes = |kind: &str| sample(&page, &format!("tapdex_storage_bytes{{kind=\"{kind}\"}}"));
+        sample(&page, stored) == Some(came.packets as f64)
+            && sample(&page, "tapdex_index_build_seconds_count") == Some(sealed)
+            && sample(&page, "tapdex_storage_segments") == Some(sealed + 1.0)
+            && sample(&page, "tapdex_index_waiting_segments") == Some(0.0)
+            && bytes("packets") == Some(on_disk("archive/packets"))
+            && bytes("index") == Some(on_disk("archive/segments"))
+    });
     let files = wire.sealed();
     assert!(files.len() >= 2, "{files:?}");
     let indexed =
@@ -282,14 +316,16 @@ fn prometheus_gets_the_counts() {
     let lost =
         |stage| format!("tapdex_capture_dropped_packets_total{{iface=\"v1\",stage=\"{stage}\"}}");
     for (name, value) in [
-        ("tapdex_capture_bytes_total{iface=\"v1\"}".to_owned(), bytes),
-        ("tapdex_capture_received_packets_total{iface=\"v1\"}".to_owned(), 20_000),
+        (stored.to_owned(), came.packets),
+        ("tapdex_capture_bytes_total{iface=\"v1\"}".to_owned(), came.bytes),
+        ("tapdex_capture_received_packets_total{iface=\"v1\"}".to_owned(), came.packets),
         (lost("nic"), 0),
         (lost("kernel"), 0),
         (lost("writer"), 0),
         (lost("indexer"), 0),
         ("tapdex_storage_segments".to_owned(), files + 1),
         ("tapdex_index_build_seconds_count".to_owned(), files),
+        ("tapdex_index_waiting_segments".to_owned(), 0),
         ("tapdex_index_records_total{device=\"cpu\"}".to_owned(), indexed),
         ("tapdex_capture_up{iface=\"v1\"}".to_owned(), 1),
     ] {
@@ -310,10 +346,6 @@ fn prometheus_gets_the_counts() {
         assert!(sample(&page, name).is_some(), "{name}: {page}");
     }
     assert!(page.contains("tapdex_build_info{version="));
-    let on_disk = |folder: &str| -> f64 {
-        let files = wire.path(folder).read_dir().unwrap();
-        files.map(|entry| entry.unwrap().metadata().unwrap().len() as f64).sum()
-    };
     // That which is open counts, too.
     let packets = sample(&page, "tapdex_storage_bytes{kind=\"packets\"}");
     assert_eq!(packets, Some(on_disk("archive/packets")));
@@ -323,7 +355,7 @@ fn prometheus_gets_the_counts() {
     let by_field = by_field.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap());
     assert_eq!(by_field.sum::<f64>(), index);
     recorder.stop();
-    assert_eq!(wire.status().unwrap().run.packets, 20_000);
+    assert_eq!(wire.status().unwrap().run.packets, came.packets);
     // What was in use is free again, and a place that is taken is an error.
     let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = busy.local_addr().unwrap();

@@ -102,10 +102,10 @@ impl<'a> Drafter<'a> {
         };
         let folder = self.archive.drafts_folder();
         match std::fs::create_dir(&folder) {
-            // An archive that is gone is not made again.
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(error) if !folder.is_dir() => {
                 return Err(ArchiveError::io("create", &folder, error));
             }
+            // An archive that is gone is not made again, only its folder of drafts.
             _ => {}
         }
         write(&mut builder, storage, &self.recording.draft_path(note.source.part), &note)?;

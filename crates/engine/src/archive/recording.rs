@@ -65,8 +65,8 @@ impl Recording {
 
     /// Its packets, as drafts speak of them: where they are now, and where they will be.
     pub(super) fn as_source(&self) -> Source {
-        let near = Path::new("..").join(super::PACKETS_NAME);
-        let near = near.join(self.unfinished_path().file_name().unwrap_or_default());
+        let near = self.unfinished_path();
+        let near = std::path::absolute(&near).unwrap_or(near);
         Source::new(&near, &self.sealed_path(), None)
     }
 

@@ -27,8 +27,8 @@ pub struct Fresh<'a> {
 pub struct Follow<'a> {
     archive: &'a Archive,
     query: &'a Query,
-    /// How far the answer went in recordings that are not complete: bytes, packets, and how the file
-    /// is read from there on.
+    /// How far the answer went in recordings that are not complete: bytes, packets, and how the
+    /// file is read from there on.
     answered: BTreeMap<String, (u64, u64, Layout)>,
     /// Recordings that were read to their end.
     finished: BTreeSet<String>,

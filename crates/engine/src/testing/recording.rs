@@ -4,9 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::archive::{Archive, Ingest, Input};
+use crate::archive::{Archive, Drafter, Ingest, Input};
 use crate::capture::CaptureReader;
 use crate::query::{Query, filter::Filter};
+use crate::storage::Disk;
 
 /// A folder that is removed in the end.
 struct Folder(PathBuf);
@@ -38,20 +39,58 @@ fn found(archive: &Archive) -> u64 {
     segments.iter().map(|segment| query.count(segment).expect("it is not damaged").count).sum()
 }
 
-/// Any bytes as a recording that was not finished: its whole packets are found, before it is
-/// completed, after that, and when it is indexed.
-pub fn fuzz_recording(bytes: &[u8]) {
-    let folder = Folder::new();
-    let archive = Archive::create(&folder.0, None, None).expect("a new archive");
-    let recording = archive.new_recording(0, 0).expect("a new recording");
-    fs::write(recording.unfinished_path(), bytes).expect("room for it");
-    let mut packets = 0_u64;
+/// How many whole packets some bytes have.
+fn whole(bytes: &[u8]) -> u64 {
+    let mut packets = 0;
     if let Ok(mut reader) = CaptureReader::open(bytes) {
         while reader.next().is_ok_and(|record| record.is_some()) {
             packets += 1;
         }
     }
+    packets
+}
+
+/// Writes a recording as it grows, with a draft of its first bytes: the last byte says of how many.
+/// Where it is even there is a second draft, of all.
+fn write_with_drafts(archive: &Archive, bytes: &[u8]) {
+    let recording = archive.recordings().expect("a folder").pop().expect("a recording");
+    let last = bytes.last().copied().unwrap_or(0);
+    let first = &bytes[..bytes.len() * usize::from(last) / 255];
+    fs::write(recording.unfinished_path(), first).expect("room for it");
+    let drafter = Drafter::new(archive, &recording);
+    let mut drafts = drafter.ok().flatten();
+    if let Some(drafter) = &mut drafts {
+        // Numbers that a note cannot say make a draft that is of no use; it is written all the
+        // same.
+        let written = drafter.write(&Disk).expect("room for it");
+        assert_eq!(written, whole(first), "a draft");
+    }
+    assert_eq!(found(archive), whole(first), "a draft, and nothing else");
+    fs::write(recording.unfinished_path(), bytes).expect("room for it");
+    if let Some(drafter) = drafts.as_mut().filter(|_| last.is_multiple_of(2)) {
+        let written = drafter.write(&Disk).expect("room for it");
+        assert_eq!(written + whole(first), whole(bytes), "two drafts");
+        assert_eq!(drafter.reached().1, whole(bytes));
+    }
+}
+
+/// Any bytes as a recording that was not finished: its whole packets are found, before it is
+/// completed, after that, and when it is indexed, with drafts of it and without them.
+pub fn fuzz_recording(bytes: &[u8]) {
+    let folder = Folder::new();
+    let archive = Archive::create(&folder.0, None, None).expect("a new archive");
+    let recording = archive.new_recording(0, 0).expect("a new recording");
+    fs::write(recording.unfinished_path(), []).expect("room for it");
+    let packets = whole(bytes);
+    write_with_drafts(&archive, bytes);
+    assert_eq!(found(&archive), packets, "unfinished, with drafts");
+    let drafts = folder.0.join("drafts");
+    let away = folder.0.join("away");
+    let had = fs::rename(&drafts, &away).is_ok();
     assert_eq!(found(&archive), packets, "unfinished");
+    if had {
+        fs::rename(&away, &drafts).expect("the same folder");
+    }
     let (recovered, failed) = archive.seal_unfinished().expect("nobody holds it");
     assert!(failed.is_empty(), "{failed:?}");
     assert_eq!(recovered.len(), 1);
@@ -68,4 +107,8 @@ pub fn fuzz_recording(bytes: &[u8]) {
         assert!(report.files[0].error.is_none() || packets == 0, "{report:?}");
         assert_eq!(found(&archive), packets, "indexed");
     }
+    archive.remove_drafts().expect("a folder of ours");
+    let left = drafts.read_dir().map_or(0, Iterator::count);
+    // What is no capture is not indexed, and has no drafts.
+    assert_eq!(left, 0, "drafts are left");
 }

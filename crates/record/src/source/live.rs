@@ -145,6 +145,7 @@ impl Live {
     ) -> Result<(), pcap::Error> {
         let mut asked = Instant::now();
         while !stop.load(Ordering::Relaxed) {
+            let looked = Instant::now();
             let got = self.dispatch(PACKETS_AT_ONCE, number, feeder, ring)?;
             feeder.tick();
             if asked.elapsed() >= STATS_EVERY {
@@ -152,7 +153,7 @@ impl Live {
                 ring.update(&self.handle.stats()?, &feeder.counters);
             }
             if got == 0 {
-                ring.settle();
+                ring.settle(looked);
                 self.wait();
             }
         }
@@ -167,10 +168,12 @@ impl Live {
         }
         let started = Instant::now();
         while ring.waiting() > 0 && started.elapsed() < DRAIN {
+            // Before that: this thread may be off for long at any time.
+            let settled = started.elapsed() >= SETTLED;
             let most = usize::try_from(ring.waiting()).unwrap_or(usize::MAX);
             // An interface that is gone gives an error once its ring is empty.
             let got = self.dispatch(most.min(PACKETS_AT_ONCE), number, feeder, ring).unwrap_or(0);
-            if got == 0 && started.elapsed() >= SETTLED {
+            if got == 0 && settled {
                 ring.pass_over(ring.waiting());
             } else if got == 0 {
                 std::thread::sleep(Duration::from_millis(10));
@@ -248,9 +251,10 @@ impl Ring {
         counters.ring_packets.store(self.waiting(), Ordering::Relaxed);
     }
 
-    /// There is nothing to take: what had come long ago and was not seen will not be.
-    fn settle(&mut self) {
-        if let Some((_, came)) = self.before.take_if(|(then, _)| then.elapsed() >= SETTLED) {
+    /// There was nothing to take: what had come long before that look and was not seen will not be.
+    fn settle(&mut self, looked: Instant) {
+        let is_long = |then: Instant| looked.saturating_duration_since(then) >= SETTLED;
+        if let Some((_, came)) = self.before.take_if(|(then, _)| is_long(*then)) {
             self.pass_over(came.saturating_sub(self.seen).saturating_sub(self.passed_over));
         }
     }
