@@ -49,7 +49,6 @@ pub struct Args {
     #[arg(
         long,
         value_delimiter = ',',
-        num_args = 2,
         default_values_t = [1_400_000, 4_000_000],
         value_parser = clap::value_parser!(u64).range(1_000..)
     )]
@@ -145,6 +144,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         "--seconds {}: nothing would be sent",
         args.seconds
     );
+    ensure!(args.open_packets.len() == 2, "--open-packets takes two numbers");
     process::ensure_programs(&args.setting.tapdex, false)?;
     for program in ["dumpcap", "capinfos", "unshare", "nsenter", "setpriv"] {
         ensure!(process::is_there(program), "{program} is not installed");

@@ -13,9 +13,8 @@ use nix::unistd::Pid;
 use super::wire::{FAR, LOOK, Running, Wire};
 use crate::archive::process;
 
-/// Packets of a recording of ours: there are drafts of it then, and it is completed and indexed
-/// while others arrive.
-pub const ROTATE_PACKETS: u64 = 300_000;
+/// Packets of a recording of ours: it is then completed and indexed while others arrive.
+pub const ROTATE_PACKETS: u64 = 100_000;
 /// The question that libpcap's filter code answers, too.
 pub const QUESTION: &str = "tcp port 443";
 

@@ -13,6 +13,7 @@ use tapdex_engine::archive::{ArchiveError, Drafter, Ingest, Input, Recording};
 use tapdex_engine::storage::{Disk, Storage, StorageFile};
 
 use crate::recorder::{Shared, ToDo};
+use crate::units::Rotation;
 use crate::writer::Growing;
 
 /// Others come first: the kernel gives this thread what they leave.
@@ -21,6 +22,8 @@ const NICE: i32 = 10;
 /// What is written between two drafts, in bytes or packets: what a search has to index itself.
 const DRAFT_BYTES: u64 = 32 << 20;
 const DRAFT_PACKETS: u64 = 1 << 17;
+/// A recording that will be complete within this time is indexed soon anyway.
+const SOON: f64 = 2.0;
 /// Drafts are for convenience: they are not made on a disk that has less room.
 const DRAFT_ROOM: u64 = 256 << 20;
 
@@ -138,8 +141,9 @@ impl<'a> Drafts<'a> {
         let is_much = |(bytes, packets): (u64, u64)| {
             let written = shared.counters.open_bytes.load(Ordering::Relaxed);
             let stored = growing.packets.load(Ordering::Relaxed);
-            written.saturating_sub(bytes) >= DRAFT_BYTES
-                || stored.saturating_sub(packets) >= DRAFT_PACKETS
+            let is_much = written.saturating_sub(bytes) >= DRAFT_BYTES
+                || stored.saturating_sub(packets) >= DRAFT_PACKETS;
+            is_much && seconds_left(&shared.rotation, written, stored, growing.since) > SOON
         };
         if self.drafter.as_ref().is_none_or(|drafter| drafter.recording() != recording) {
             if !is_much((0, 0)) {
@@ -151,6 +155,15 @@ impl<'a> Drafts<'a> {
         while is_much(drafter.reached()) && !shared.is_to_index() && drafter.write(storage)? > 0 {}
         Ok(())
     }
+}
+
+/// How long a recording will be open at the pace that it has had so far.
+fn seconds_left(limits: &Rotation, bytes: u64, packets: u64, since: Instant) -> f64 {
+    let seconds = since.elapsed().as_secs_f64();
+    let of_bytes = bytes as f64 / limits.bytes as f64;
+    let of_packets = packets as f64 / limits.packets as f64;
+    let of_time = seconds / limits.time.as_secs_f64();
+    seconds / of_bytes.max(of_packets).max(of_time) - seconds
 }
 
 /// The disk, on which an index appears only if its packets are still there.
@@ -180,5 +193,21 @@ impl Storage for Guarded<'_, '_> {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         Disk.remove(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_first_limit_tells_how_long_it_takes() {
+        let limits = Rotation { bytes: 1_000, packets: 100, time: Duration::from_secs(60) };
+        let since = Instant::now() - Duration::from_secs(10);
+        let left = |bytes, packets| seconds_left(&limits, bytes, packets, since).round();
+        assert_eq!((left(500, 0), left(0, 80), left(0, 0)), (10.0, 3.0, 50.0));
+        assert_eq!((left(1_000, 0), left(900, 90)), (0.0, 1.0));
     }
 }

@@ -60,6 +60,7 @@ pub(crate) struct Current(Mutex<Option<Growing>>);
 #[derive(Debug, Clone)]
 pub(crate) struct Growing {
     pub(crate) recording: Recording,
+    pub(crate) since: Instant,
     pub(crate) file: Arc<dyn PacketFile>,
     pub(crate) packets: Arc<AtomicU64>,
     /// It could not be synced once: the system would not say so again.
@@ -88,7 +89,6 @@ struct Open {
     tail_written: usize,
     /// Interfaces that are in the file.
     interfaces: usize,
-    since: Instant,
     packets: u64,
     time_min: u64,
     time_max: u64,
@@ -359,6 +359,7 @@ impl<'s, 'a> Writer<'s, 'a> {
         let file = self.shared.disk.create(&path).map_err(failed)?;
         let growing = Growing {
             recording: recording.clone(),
+            since: Instant::now(),
             file: Arc::from(file),
             packets: Arc::default(),
             sync_failed: Arc::default(),
@@ -370,7 +371,6 @@ impl<'s, 'a> Writer<'s, 'a> {
             tail: Vec::new(),
             tail_written: 0,
             interfaces: 0,
-            since: Instant::now(),
             packets: 0,
             time_min: u64::MAX,
             time_max: 0,
@@ -398,7 +398,7 @@ impl<'s, 'a> Writer<'s, 'a> {
         let limits = &self.shared.rotation;
         let due = open.bytes() >= limits.bytes
             || open.packets >= limits.packets
-            || open.since.elapsed() >= limits.time;
+            || open.growing.since.elapsed() >= limits.time;
         if due || asked {
             self.close();
         }
