@@ -16,8 +16,8 @@ use crate::archive::process;
 
 /// What is asked.
 const QUESTIONS: [&str; 4] = [QUESTION, "icmp", "udp port 53 and greater 100", "host 192.0.2.1"];
-/// A recorder makes drafts of what has come within this.
-const DRAFTS_AFTER: Duration = Duration::from_secs(1);
+/// A recorder has made drafts of what has come within this.
+const DRAFTS_AFTER: Duration = Duration::from_secs(3);
 
 /// A question, and how long the answer took in the median round.
 pub struct Answer {

@@ -14,7 +14,6 @@ use tapdex_engine::storage::{Disk, Storage, StorageFile};
 
 use crate::recorder::{Shared, ToDo};
 use crate::units::Rotation;
-use crate::writer::Growing;
 
 /// Others come first: the kernel gives this thread what they leave.
 const NICE: i32 = 10;
@@ -102,10 +101,34 @@ fn index(
     shared.indexed_one();
 }
 
+/// How much of a recording was written at a time.
+#[derive(Debug, Clone, Copy)]
+struct Written {
+    at: Instant,
+    bytes: u64,
+    packets: u64,
+}
+
+impl Written {
+    /// How long a recording will be open at the pace that it has had since an earlier time.
+    fn seconds_left(&self, limits: &Rotation, before: &Self, since: Instant) -> f64 {
+        let seconds = self.at.saturating_duration_since(before.at).as_secs_f64();
+        let until = |limit: u64, before: u64, now: u64| {
+            seconds * limit.saturating_sub(now) as f64 / now.saturating_sub(before) as f64
+        };
+        let open = self.at.saturating_duration_since(since);
+        let of_time = limits.time.saturating_sub(open).as_secs_f64();
+        let of_packets = until(limits.packets, before.packets, self.packets);
+        of_time.min(until(limits.bytes, before.bytes, self.bytes)).min(of_packets)
+    }
+}
+
 /// Drafts of the recording that is open.
 #[derive(Debug, Default)]
 struct Drafts<'a> {
     drafter: Option<Drafter<'a>>,
+    /// What was written at the last look, and of which recording.
+    last: Option<(Recording, Written)>,
     /// A recording of which no more can be made.
     given_up: Option<Recording>,
 }
@@ -118,11 +141,22 @@ impl<'a> Drafts<'a> {
             return;
         };
         let recording = &growing.recording;
+        let now = Written {
+            at: Instant::now(),
+            bytes: shared.counters.open_bytes.load(Ordering::Relaxed),
+            packets: growing.packets.load(Ordering::Relaxed),
+        };
+        let last = self.last.replace((recording.clone(), now));
+        let last = last.filter(|(other, _)| other == recording).map(|(_, written)| written);
+        let before = last.unwrap_or(Written { at: growing.since, bytes: 0, packets: 0 });
         let has_room = shared.keeper().space().is_ok_and(|space| space.free >= DRAFT_ROOM);
-        if !has_room || self.given_up.as_ref() == Some(recording) {
+        if !has_room
+            || self.given_up.as_ref() == Some(recording)
+            || now.seconds_left(&shared.rotation, &before, growing.since) < SOON
+        {
             return;
         }
-        if let Err(error) = self.write(shared, storage, &growing) {
+        if let Err(error) = self.write(shared, storage, recording, &now) {
             // A recording that was completed in this moment is indexed next.
             if recording.unfinished_path().exists() {
                 shared.complain("searches have to read the open recording: ", &error);
@@ -131,19 +165,17 @@ impl<'a> Drafts<'a> {
         }
     }
 
+    /// Makes drafts up to about what was written.
     fn write(
         &mut self,
         shared: &Shared<'a>,
         storage: &Guarded<'_, '_>,
-        growing: &Growing,
+        recording: &Recording,
+        written: &Written,
     ) -> Result<(), ArchiveError> {
-        let recording = &growing.recording;
         let is_much = |(bytes, packets): (u64, u64)| {
-            let written = shared.counters.open_bytes.load(Ordering::Relaxed);
-            let stored = growing.packets.load(Ordering::Relaxed);
-            let is_much = written.saturating_sub(bytes) >= DRAFT_BYTES
-                || stored.saturating_sub(packets) >= DRAFT_PACKETS;
-            is_much && seconds_left(&shared.rotation, written, stored, growing.since) > SOON
+            written.bytes.saturating_sub(bytes) >= DRAFT_BYTES
+                || written.packets.saturating_sub(packets) >= DRAFT_PACKETS
         };
         if self.drafter.as_ref().is_none_or(|drafter| drafter.recording() != recording) {
             if !is_much((0, 0)) {
@@ -155,15 +187,6 @@ impl<'a> Drafts<'a> {
         while is_much(drafter.reached()) && !shared.is_to_index() && drafter.write(storage)? > 0 {}
         Ok(())
     }
-}
-
-/// How long a recording will be open at the pace that it has had so far.
-fn seconds_left(limits: &Rotation, bytes: u64, packets: u64, since: Instant) -> f64 {
-    let seconds = since.elapsed().as_secs_f64();
-    let of_bytes = bytes as f64 / limits.bytes as f64;
-    let of_packets = packets as f64 / limits.packets as f64;
-    let of_time = seconds / limits.time.as_secs_f64();
-    seconds / of_bytes.max(of_packets).max(of_time) - seconds
 }
 
 /// The disk, on which an index appears only if its packets are still there.
@@ -203,11 +226,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_limit_tells_how_long_it_takes() {
+    fn the_first_limit_at_the_last_pace_tells_how_long_it_takes() {
         let limits = Rotation { bytes: 1_000, packets: 100, time: Duration::from_secs(60) };
-        let since = Instant::now() - Duration::from_secs(10);
-        let left = |bytes, packets| seconds_left(&limits, bytes, packets, since).round();
-        assert_eq!((left(500, 0), left(0, 80), left(0, 0)), (10.0, 3.0, 50.0));
-        assert_eq!((left(1_000, 0), left(900, 90)), (0.0, 1.0));
+        let since = Instant::now();
+        let at = |seconds, bytes, packets| Written {
+            at: since + Duration::from_secs(seconds),
+            bytes,
+            packets,
+        };
+        let left = |now: Written, before| now.seconds_left(&limits, &before, since);
+        assert_eq!(left(at(10, 500, 0), at(0, 0, 0)), 10.0);
+        assert_eq!(left(at(10, 500, 80), at(0, 0, 0)), 2.5);
+        assert_eq!(left(at(11, 500, 80), at(10, 500, 60)), 1.0);
+        // Much came at first, and nothing does now.
+        assert_eq!(left(at(20, 999, 99), at(10, 999, 99)), 40.0);
+        assert_eq!(left(at(20, 1_000, 99), at(10, 1_000, 99)), 40.0);
+        assert_eq!(left(at(20, 1_000, 99), at(10, 900, 99)), 0.0);
+        assert_eq!(left(at(70, 0, 0), at(60, 0, 0)), 0.0);
     }
 }
