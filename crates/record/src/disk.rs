@@ -52,7 +52,7 @@ impl Disk for FileSystem {
         // As long as it is held, nobody takes it for left behind.
         file.try_lock().map_err(io::Error::from)?;
         if !path.exists() {
-            // Somebody has done so before it was held.
+            // Somebody has taken it for that before it was held, and removed it.
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(Box::new(PlainFile(file)))

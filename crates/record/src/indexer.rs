@@ -91,7 +91,7 @@ fn index(
         Some(error) => {
             let path = recording.sealed_path();
             let what = format!(
-                "{} is not indexed yet; searches do that each, and it is tried again: ",
+                "{} is not indexed yet; every search does that itself, and it is tried again: ",
                 path.display()
             );
             shared.complain(&what, &error);

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let left = archive.unindexed_recordings()?;
     if left > 0 {
         let recordings = counted(left, "recording");
-        note(&format!("{recordings} not indexed yet; searches do that each time"));
+        note(&format!("{recordings} not indexed yet; every search does that itself"));
     }
     if problems == 0 {
         let segments = counted(files.len() as u64, "segment");
