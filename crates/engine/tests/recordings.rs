@@ -97,13 +97,18 @@ fn query(filter: &str, from: Option<u64>, to: Option<u64>) -> Query {
     Query::new(filter, from.map(i128::from), to.map(i128::from))
 }
 
-/// What a search finds. It is asked twice: for the number, and for the packets.
+/// What a search finds.
 fn search(archive: &Archive, query: &Query) -> Vec<Packet> {
     let (segments, failed) = archive.segments_from(query.times()).unwrap();
     assert!(failed.is_empty(), "{failed:?}");
+    search_in(&segments, query)
+}
+
+/// What a search finds in segments. It is asked twice: for the number, and for the packets.
+fn search_in(segments: &[Segment], query: &Query) -> Vec<Packet> {
     let records: Vec<Vec<u32>> =
-        query.records_all(&segments).into_iter().map(|answer| answer.unwrap().records).collect();
-    let counts = query.count_all(&segments).into_iter().map(|answer| answer.unwrap().count);
+        query.records_all(segments).into_iter().map(|answer| answer.unwrap().records).collect();
+    let counts = query.count_all(segments).into_iter().map(|answer| answer.unwrap().count);
     let found: Vec<(&Segment, &[u32])> =
         segments.iter().zip(records.iter().map(Vec::as_slice)).collect();
     let mut packets = Vec::new();

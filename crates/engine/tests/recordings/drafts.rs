@@ -678,19 +678,7 @@ fn folders_of_an_archive_may_be_links() {
 
 /// Reads the packets of segments that were opened before.
 fn read(segments: &[Segment], filter: &str) -> Vec<Packet> {
-    let question = query(filter, None, None);
-    let asked = question.records_all(segments);
-    let asked: Vec<Vec<u32>> = asked.into_iter().map(|answer| answer.unwrap().records).collect();
-    let found: Vec<(&Segment, &[u32])> =
-        segments.iter().zip(asked.iter().map(Vec::as_slice)).collect();
-    let mut packets = Vec::new();
-    let failed = in_time_order(&found, &mut |found| {
-        let record = found.record;
-        packets.push((record.time_ns, record.wire_len, record.data.to_vec()));
-        Ok(true)
-    });
-    assert!(failed.unwrap().is_empty());
-    sorted(packets)
+    sorted(search_in(segments, &query(filter, None, None)))
 }
 
 #[test]
