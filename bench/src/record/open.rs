@@ -57,11 +57,13 @@ pub fn measure(
         std::thread::sleep(LOOK);
     }
     std::thread::sleep(DRAFTS_AFTER);
+    let ask = |question: &str| {
+        let mut command = Command::new(tapdex);
+        median(command.args(["search", "--count", "-r"]).arg(&archive).arg(question), rounds)
+    };
     let mut answers = Vec::new();
     for question in QUESTIONS {
-        let mut ask = Command::new(tapdex);
-        ask.args(["search", "--count", "-r"]).arg(&archive).arg(question);
-        let (found, open_seconds) = median(&mut ask, rounds)?;
+        let (found, open_seconds) = ask(question)?;
         let mut read = Command::new("tcpdump");
         read.args(["-n", "--count", "-r"]).arg(unfinished(&archive)?).arg(question);
         let (expected, tcpdump_seconds) = median(&mut read, rounds)?;
@@ -83,9 +85,7 @@ pub fn measure(
     ensure!(ended.is_some_and(|status| status.success()), "the recorder ended with {ended:?}");
     ensure!(packet_files(&archive)?.len() == 1, "there is more than one recording");
     for answer in &mut answers {
-        let mut ask = Command::new(tapdex);
-        ask.args(["search", "--count", "-r"]).arg(&archive).arg(answer.question);
-        let (found, seconds) = median(&mut ask, rounds)?;
+        let (found, seconds) = ask(answer.question)?;
         ensure!(found == answer.found, "{}: {found}, not {}", answer.question, answer.found);
         answer.sealed_seconds = seconds;
     }

@@ -236,7 +236,7 @@ fn damage_in_the_middle_keeps_all_bytes() {
     index(&archive, &recording, 1 << 20);
     assert!(all(&archive) == written.packets[..120], "when it is indexed");
     let (segments, _) = archive.segments().unwrap();
-    assert!(!segments[0].is_in_memory() && !segments[0].note().source.damage.is_empty());
+    assert!(!segments[0].is_draft() && !segments[0].note().source.damage.is_empty());
     // No more can be done, and repair does not try.
     let report = Repair::new(&archive).run().unwrap();
     assert!(report.problems.is_empty() && report.captures.is_empty(), "{report:?}");
@@ -324,7 +324,7 @@ fn searches_find_the_same_before_and_after_indexing() {
         fs::remove_file(part(n)).unwrap();
         assert!(all(&archive) == packets, "{n} of 7 parts are indexed");
         let (segments, _) = archive.segments().unwrap();
-        assert_eq!(segments.iter().filter(|segment| !segment.is_in_memory()).count(), n as usize);
+        assert_eq!(segments.iter().filter(|segment| !segment.is_draft()).count(), n as usize);
     }
     assert!(ask() == before, "the first part is indexed");
     // Indexing goes on where it was, in parts of another size.
@@ -335,7 +335,7 @@ fn searches_find_the_same_before_and_after_indexing() {
     index(&archive, &open, 1 << 20);
     index(&archive, &complete[1], 1 << 20);
     let (segments, _) = archive.segments().unwrap();
-    assert!(!segments.iter().any(Segment::is_in_memory));
+    assert!(!segments.iter().any(Segment::is_draft));
     assert!(ask() == before, "all are indexed");
 }
 
@@ -355,7 +355,7 @@ fn an_archive_can_be_moved() {
     let there = Archive::open(&target).unwrap();
     assert!(all(&there) == found);
     let (segments, _) = there.segments().unwrap();
-    assert_eq!(segments.iter().filter(|segment| !segment.is_in_memory()).count(), 3);
+    assert_eq!(segments.iter().filter(|segment| !segment.is_draft()).count(), 3);
     // What was indexed is not indexed again, and the rest under the same names as before.
     let report = Repair::new(&there).run().unwrap();
     assert!(report.left.is_empty() && report.removed.is_empty(), "{report:?}");
@@ -380,7 +380,7 @@ fn repair_completes_and_indexes() {
     assert_eq!((report.recovered.len(), report.captures.len()), (1, 3), "{report:?}");
     assert!(report.left.is_empty(), "{report:?}");
     let (segments, failed) = archive.segments().unwrap();
-    assert!(failed.is_empty() && !segments.iter().any(Segment::is_in_memory), "{failed:?}");
+    assert!(failed.is_empty() && !segments.iter().any(Segment::is_draft), "{failed:?}");
     for segment in &segments {
         assert_eq!(segment.compare(&mut |_| true).unwrap(), None);
     }

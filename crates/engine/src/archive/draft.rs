@@ -76,11 +76,10 @@ impl<'a> Drafter<'a> {
         };
         let mut rest = recording.as_source();
         rest.start = reader.position();
-        let mut drafter = Self { archive, recording: recording.clone(), reader, file, rest };
         if let Some(note) = last {
-            drafter.go_on(note);
+            rest.go_on(note);
         }
-        Ok(Some(drafter))
+        Ok(Some(Self { archive, recording: recording.clone(), reader, file, rest }))
     }
 
     /// The recording.
@@ -109,7 +108,7 @@ impl<'a> Drafter<'a> {
             _ => {}
         }
         write(&mut builder, storage, &self.recording.draft_path(note.source.part), &note)?;
-        self.go_on(&note);
+        self.rest.go_on(&note);
         Ok(note.records)
     }
 
@@ -125,7 +124,7 @@ impl<'a> Drafter<'a> {
             write(&mut builder, &memory, &path, &note)?;
             let index = Index::from_bytes(memory.into_bytes());
             let index = index.map_err(ArchiveError::index(&path))?;
-            self.go_on(&note);
+            self.rest.go_on(&note);
             segments.push(Segment::in_memory(path, index, note));
             if ended {
                 break;
@@ -163,13 +162,6 @@ impl<'a> Drafter<'a> {
         let mut note = Note::new(source, self.reader.layout().clone());
         builder.describe(&mut note);
         Ok(Some(note))
-    }
-
-    /// Goes on behind a segment.
-    fn go_on(&mut self, note: &Note) {
-        self.rest.part = note.source.part.saturating_add(1);
-        self.rest.start = note.source.end;
-        self.rest.records_before = note.source.records_before.saturating_add(note.records);
     }
 
     /// Whether there is a packet from these times.

@@ -359,7 +359,6 @@ impl<'a> Ingest<'a> {
         let mut damage = self.fill(shared, builder, &mut state)?;
         let mut source = state.source.clone();
         source.end = state.reader.position();
-        let records = builder.records();
         let failed = |what| {
             let path = &state.path;
             move |error| ArchiveError::io(what, path, error)
@@ -380,9 +379,7 @@ impl<'a> Ingest<'a> {
         let index_path = self.archive.index_path(&packets, source.part);
         let next = (!source.last).then(|| {
             // The rest of the capture is read while this part of it is indexed.
-            state.source.part += 1;
-            state.source.start = source.end;
-            state.source.records_before += records as u64;
+            state.source.go_on(&note);
             Job { input: job.input, state: Some(state) }
         });
         running.end(next);
@@ -509,8 +506,7 @@ impl<'a> Ingest<'a> {
             let file = File::open(&path).map_err(|e| ArchiveError::io("open", &path, e))?;
             let reader = CaptureReader::resume(file, note.layout.clone(), source.end)
                 .map_err(ArchiveError::capture(&path))?;
-            (source.part, source.start) = (source.part.saturating_add(1), source.end);
-            source.records_before = source.records_before.saturating_add(note.records);
+            source.go_on(note);
             return Ok(Some(State { reader, source, path, broken: None }));
         }
         let mut file = File::open(&origin).map_err(failed("open"))?;

@@ -99,6 +99,13 @@ impl Source {
         text_to_path(self.origin.as_ref().unwrap_or(&self.path))
     }
 
+    /// Goes on behind a segment of the same file.
+    pub(super) fn go_on(&mut self, last: &Note) {
+        self.part = last.source.part.saturating_add(1);
+        self.start = last.source.end;
+        self.records_before = last.source.records_before.saturating_add(last.records);
+    }
+
     /// The same packets, in the file that `other` names.
     pub(super) fn find_in(&mut self, other: Self) {
         (self.path, self.absolute, self.origin) = (other.path, other.absolute, other.origin);

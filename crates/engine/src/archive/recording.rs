@@ -53,14 +53,18 @@ impl Recording {
 
     /// The index of a part of it.
     pub fn index_path(&self, part: u32) -> PathBuf {
-        let archive = self.folder.parent().unwrap_or(Path::new(""));
-        archive.join(super::SEGMENTS_NAME).join(super::index_name(&self.name, part))
+        self.beside(super::SEGMENTS_NAME, part)
     }
 
     /// The draft of a part of it.
     pub(super) fn draft_path(&self, part: u32) -> PathBuf {
+        self.beside(super::DRAFTS_NAME, part)
+    }
+
+    /// An index of a part of it in another folder of the archive.
+    fn beside(&self, folder: &str, part: u32) -> PathBuf {
         let archive = self.folder.parent().unwrap_or(Path::new(""));
-        archive.join(super::DRAFTS_NAME).join(super::index_name(&self.name, part))
+        archive.join(folder).join(super::index_name(&self.name, part))
     }
 
     /// Its packets, as drafts speak of them: where they are now, and where they will be.

@@ -193,6 +193,22 @@ fn there_are_no_drafts_where_there_is_little_room() {
     check_end(&rig, 2 * ENOUGH + 6_000);
 }
 
+#[test]
+fn there_are_no_drafts_of_what_is_complete_soon() {
+    let mut rig = Rig::new();
+    rig.options.rotation.time = Duration::from_millis(1_500);
+    let (give, source) = source();
+    let ended = rig.record(source, &FileSystem, None, |live| {
+        feed(&give, live, 0..ENOUGH + 1_000);
+        live.until("complete", |status| status.sealed >= 1);
+        drop(give);
+    });
+    // The folder would stay.
+    assert!(!rig.archive.folder().join("drafts").exists());
+    assert_eq!(ended.troubles, [""; 0]);
+    check_end(&rig, ENOUGH + 1_000);
+}
+
 /// Records where drafts cannot be made.
 fn record_beside_a_file(rig: &Rig, at_start: bool) {
     let path = rig.archive.folder().join("drafts");

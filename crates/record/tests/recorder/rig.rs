@@ -355,7 +355,7 @@ impl Rig {
         let (segments, failed) = self.archive.segments().unwrap();
         assert!(failed.is_empty(), "{failed:?}");
         for segment in &segments {
-            assert!(!segment.is_in_memory(), "{}", segment.path().display());
+            assert!(!segment.is_draft(), "{}", segment.path().display());
             assert_eq!(segment.note().source.damage, "");
             assert_eq!(segment.compare(&mut |_| true).unwrap(), None);
         }
