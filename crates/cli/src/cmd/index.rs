@@ -37,9 +37,9 @@ use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 /// column is in Roaring, which is searched fastest, or in another codec that makes it smaller by
 /// three tenths or more. Both are kept in archive.toml for the next time.
 ///
-/// With --device cuda the GPU sorts the flows of a segment and builds its columns; with auto it
-/// does so if there is one and the files have 4 GiB or more. The index is the same, byte for byte.
-/// Should the GPU fail, the CPU goes on. With --order arrival it is the CPU in any case.
+/// With --device cuda a GPU sorts the flows of a segment and builds its columns. The index is the
+/// same, byte for byte. If the GPU fails, the CPU goes on. With --order arrival only the CPU works.
+/// As long as the CPU alone indexes whole captures faster, auto is the CPU.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -94,9 +94,6 @@ fn parse_codec(text: &str) -> Result<CodecChoice, String> {
     })
 }
 
-/// Bytes of captures from which on a GPU is opened without being asked for by name.
-const WORTH_A_GPU: u64 = 4 << 30;
-
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let stdin = args.files.iter().filter(|path| path.as_os_str() == "-").count();
     ensure!(stdin <= 1, "standard input (-) can be read once");
@@ -104,7 +101,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         OrderArg::Flow => Order::Flow,
         OrderArg::Arrival => Order::Arrival,
     });
-    let device = args.device.open(args.files.iter().map(PathBuf::as_path), WORTH_A_GPU)?;
+    let device = args.device.open()?;
     let archive = Archive::create(&args.output, order, args.codec)?;
     let indexer = (archive.settings().order == Order::Flow)
         .then(|| device.opened().map(|device| Mutex::new(SegmentIndexer::new(device))))

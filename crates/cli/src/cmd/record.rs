@@ -168,7 +168,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if let Some(server) = server.as_ref().filter(|_| !args.quiet) {
         note(&format!("metrics at http://{}/metrics", server.local_addr()));
     }
-    let device = settings.device.open(std::iter::empty(), u64::MAX)?;
+    let device = settings.device.open()?;
     let indexer = (archive.settings().order == Order::Flow)
         .then(|| device.opened().map(|device| Mutex::new(SegmentIndexer::new(device))))
         .flatten();

@@ -55,9 +55,8 @@ use crate::cmd::{counted, interrupt, note, shown};
 /// With --codec auto a column gets the codec in which the bitmaps of its first 2^20 rows have the
 /// fewest bytes. Hipes is not among the candidates; ask for it by name.
 ///
-/// With --device cuda the GPU builds the columns; with auto it does so if there is one and the
-/// tables have 256 MiB or more. The file is the same, byte for byte. Columns that the GPU cannot
-/// build are built by the CPU.
+/// With --device cuda a GPU builds the columns. The file is the same, byte for byte. Columns that
+/// the GPU cannot build are built by the CPU. With auto the CPU builds them all.
 ///
 /// The file has its name when it is complete and on the disk; until then, and after an error or
 /// Ctrl-C, a file that had the name before is as it was. Memory: BITS/8 bytes a row for each field
@@ -115,15 +114,10 @@ pub(super) struct Args {
     force: bool,
 }
 
-/// Bytes of tables from which on a GPU is opened without being asked for by name.
-const WORTH_A_GPU: u64 = 256 << 20;
-
 pub(super) fn run(args: &Args, stdin: &mut dyn Read) -> anyhow::Result<()> {
     args.check()?;
     args.check_output()?;
-    let raw = args.fields.iter().filter_map(|field| field.file.as_deref());
-    let tables = args.tables.iter().map(PathBuf::as_path);
-    let device = args.device.open(raw.chain(tables), WORTH_A_GPU)?;
+    let device = args.device.open()?;
     let mut progress = Progress::new();
     interrupt::watch();
     let mut table = match args.is_raw() {
