@@ -172,6 +172,7 @@ fn crates_depend_only_on_what_they_may() {
                 "memmap2",
                 "pcap",
                 "rayon",
+                "rustix",
                 "serde",
                 "tapdex-bitmap",
                 "thiserror",

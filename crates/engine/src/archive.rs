@@ -25,12 +25,15 @@ mod segment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tapdex_bitmap::{ALL_CODECS, Codec};
 
+use crate::beneath::{Rights, Root, read_text};
 use crate::capture::CaptureError;
 use crate::error::IndexError;
+use crate::storage::temporary_path;
 
 pub use builder::DeviceReport;
 pub use draft::Drafter;
@@ -120,6 +123,11 @@ struct SettingsFile {
 /// The version of `archive.toml` that this program writes, and the only one that it reads.
 const VERSION: u32 = 1;
 const SETTINGS_NAME: &str = "archive.toml";
+/// Bytes that it has at most.
+const SETTINGS_LEN_MAX: u64 = 64 << 10;
+/// How often, and how soon, writing it is tried again while another process does so.
+const SETTINGS_TRIES: u32 = 1_000;
+const SETTINGS_PAUSE: Duration = Duration::from_millis(5);
 const SEGMENTS_NAME: &str = "segments";
 const PACKETS_NAME: &str = "packets";
 const DRAFTS_NAME: &str = "drafts";
@@ -215,6 +223,8 @@ impl ArchiveError {
 #[derive(Debug, Clone)]
 pub struct Archive {
     folder: PathBuf,
+    /// The same, by its handle: all changes go through it.
+    root: Root,
     settings: Settings,
 }
 
@@ -222,22 +232,15 @@ impl Archive {
     /// Opens the archive in a folder.
     pub fn open(folder: &Path) -> Result<Self, ArchiveError> {
         let path = folder.join(SETTINGS_NAME);
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
+        let root = match Root::open(folder) {
+            Ok(root) => root,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(ArchiveError::NoArchive { path: folder.to_owned() });
             }
-            Err(error) => return Err(ArchiveError::io("read", &path, error)),
+            Err(error) => return Err(ArchiveError::io("open", folder, error)),
         };
-        let bad = |message: String| ArchiveError::BadSettings { path: path.clone(), message };
-        let file: SettingsFile =
-            toml::from_str(&text).map_err(|error| bad(error.to_string().trim_end().to_owned()))?;
-        if file.version != VERSION {
-            return Err(bad(format!("version {} is not known, only {VERSION} is", file.version)));
-        }
-        let codec = CodecChoice::parse(&file.codec)
-            .ok_or_else(|| bad(format!("there is no codec {:?}", file.codec)))?;
-        Ok(Self { folder: folder.to_owned(), settings: Settings { order: file.order, codec } })
+        let settings = read_settings(&root, &path)?;
+        Ok(Self { folder: folder.to_owned(), root, settings })
     }
 
     /// Opens the archive in a folder, or makes one there. Settings that are given are kept for
@@ -247,35 +250,38 @@ impl Archive {
         order: Option<Order>,
         codec: Option<CodecChoice>,
     ) -> Result<Self, ArchiveError> {
-        let there = match Self::open(folder) {
-            Ok(archive) => Some(archive.settings),
-            Err(ArchiveError::NoArchive { .. }) => None,
-            Err(error) => return Err(error),
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |error| ArchiveError::Io { what: "create", path, source: error }
         };
-        let base = there.unwrap_or_default();
-        let settings =
-            Settings { order: order.unwrap_or(base.order), codec: codec.unwrap_or(base.codec) };
-        let archive = Self { folder: folder.to_owned(), settings };
-        for folder in [archive.folder.clone(), archive.segments_folder()] {
-            std::fs::create_dir_all(&folder)
-                .map_err(|error| ArchiveError::io("create", &folder, error))?;
-        }
+        let root = Root::create(folder).map_err(failed(folder))?;
+        let segments = folder.join(SEGMENTS_NAME);
+        root.make_folder(&segments).map_err(failed(&segments))?;
+        let path = folder.join(SETTINGS_NAME);
+        let wanted = |there: Option<Settings>| {
+            let base = there.unwrap_or_default();
+            Settings { order: order.unwrap_or(base.order), codec: codec.unwrap_or(base.codec) }
+        };
+        let there = match read_settings(&root, &path) {
+            Err(ArchiveError::NoArchive { .. }) => None,
+            there => Some(there?),
+        };
+        let mut settings = wanted(there);
         if there != Some(settings) {
-            archive.write_settings()?;
+            write_settings(&root, &path, |there| {
+                settings = wanted(there);
+                settings
+            })?;
+        } else {
+            // A killed process may have left its half behind. One that is held is being written.
+            drop(root.remove_stale(&temporary_path(&path)));
         }
-        Ok(archive)
+        Ok(Self { folder: folder.to_owned(), root, settings })
     }
 
-    fn write_settings(&self) -> Result<(), ArchiveError> {
-        let file = SettingsFile {
-            version: VERSION,
-            order: self.settings.order,
-            codec: self.settings.codec.to_string(),
-        };
-        let path = self.folder.join(SETTINGS_NAME);
-        let text = toml::to_string(&file).unwrap_or_default();
-        crate::storage::write_file(&path, text.as_bytes())
-            .map_err(|error| ArchiveError::io("write", &path, error))
+    /// All that is changed in the archive is changed through this.
+    pub fn root(&self) -> &Root {
+        &self.root
     }
 
     /// Where it is.
@@ -402,7 +408,10 @@ impl Archive {
             if recording::is_recording(name) {
                 continue;
             }
-            let message = "our copy of a stream is not indexed; tapdex repair does that".into();
+            let message = match is_regular(&path) {
+                true => "our copy of a stream is not indexed; tapdex repair does that".into(),
+                false => NOT_A_FILE.into(),
+            };
             failed.push(ArchiveError::BadPackets { path, message });
         }
     }
@@ -425,9 +434,76 @@ impl Archive {
     }
 }
 
+/// Reads the settings of an archive.
+fn read_settings(root: &Root, path: &Path) -> Result<Settings, ArchiveError> {
+    let text = root.read(path).and_then(|file| read_text(file, SETTINGS_LEN_MAX));
+    let text = match text {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(ArchiveError::NoArchive { path: root.path().to_owned() });
+        }
+        // No regular file, too long, or no text.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) =>
+        {
+            let message = error.to_string();
+            return Err(ArchiveError::BadSettings { path: path.to_owned(), message });
+        }
+        Err(error) => return Err(ArchiveError::io("read", path, error)),
+    };
+    let bad = |message: String| ArchiveError::BadSettings { path: path.to_owned(), message };
+    let file: SettingsFile =
+        toml::from_str(&text).map_err(|error| bad(error.to_string().trim_end().to_owned()))?;
+    if file.version != VERSION {
+        return Err(bad(format!("version {} is not known, only {VERSION} is", file.version)));
+    }
+    let codec = CodecChoice::parse(&file.codec)
+        .ok_or_else(|| bad(format!("there is no codec {:?}", file.codec)))?;
+    Ok(Settings { order: file.order, codec })
+}
+
+/// Writes the settings of an archive. If another process does so at the moment, that one comes
+/// first; `wanted` is told what it has left.
+fn write_settings(
+    root: &Root,
+    path: &Path,
+    mut wanted: impl FnMut(Option<Settings>) -> Settings,
+) -> Result<(), ArchiveError> {
+    let mut write = || {
+        root.replace(path, Rights::USUAL, || {
+            let there = read_settings(root, path).ok();
+            let settings = wanted(there);
+            let file = SettingsFile {
+                version: VERSION,
+                order: settings.order,
+                codec: settings.codec.to_string(),
+            };
+            let text = toml::to_string(&file).unwrap_or_default();
+            (there != Some(settings)).then(|| text.into_bytes())
+        })
+    };
+    for _ in 0..SETTINGS_TRIES {
+        match write() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                std::thread::sleep(SETTINGS_PAUSE);
+            }
+            done => return done.map_err(|error| ArchiveError::io("write", path, error)),
+        }
+    }
+    write().map_err(|error| ArchiveError::io("write", path, error))
+}
+
 /// What the index of a part of a packet file is called; see [`ingest::capture_name`].
 fn index_name(stem: &str, part: u32) -> String {
     format!("{stem}-{part:04}.tdx")
+}
+
+/// What is said of a link, a FIFO and the like in the place of a file.
+const NOT_A_FILE: &str = "it is no regular file; remove it";
+
+/// Whether a path leads to a regular file of the archive's own.
+fn is_regular(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|data| data.is_file())
 }
 
 /// The index file that an error says is damaged.

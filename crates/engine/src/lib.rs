@@ -10,7 +10,8 @@
 //! 4. [`index`] is the file of a segment: bitmaps for every value of every column.
 //! 5. [`query`] understands filters, plans them, and asks segments: [`Query`](query::Query).
 //!
-//! Beside them, [`storage`] is what a writer needs of a disk, and [`traffic`] makes packets up.
+//! Beside them, [`storage`] is what a writer needs of a disk, [`beneath`] changes files without
+//! leaving a folder, and [`traffic`] makes packets up.
 //!
 //! # Captures
 //!
@@ -121,6 +122,7 @@
 //! longer than 128 bits.
 
 pub mod archive;
+pub mod beneath;
 pub mod capture;
 pub mod index;
 pub mod packet;

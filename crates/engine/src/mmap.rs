@@ -6,6 +6,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use crate::beneath::open_named;
+
 /// The bytes of a file, read from the disk when they are looked at.
 #[derive(Debug)]
 pub(crate) struct Map {
@@ -15,17 +17,18 @@ pub(crate) struct Map {
 impl Map {
     /// Maps a finished index file for reading.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
+        Self::of(&open_named(path)?)
+    }
+
+    /// Maps a finished index file that is a regular one.
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
         // SAFETY: the mapped bytes must not change or vanish while the map lives. Index files are
         // written under a hidden name and renamed when they are complete and on the disk; after
         // that nothing of tapdex writes to them or cuts them: a new index is a new file, renamed
         // over the name, and the map keeps the old one. Users are told (docs/format.md) not to
         // change a file in place. The map is read-only, and only bytes are ever read from it, for
         // which every bit pattern is valid.
-        let map = unsafe { memmap2::Mmap::map(&file)? };
+        let map = unsafe { memmap2::Mmap::map(file)? };
         Ok(Self { map })
     }
 

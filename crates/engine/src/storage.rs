@@ -5,28 +5,22 @@
 //! or to the whole new one.
 
 use std::fmt::Debug;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::beneath::{Dir, Rights, split};
 
 #[cfg(not(unix))]
 compile_error!("tapdex needs Unix: links, locks and folders that can be synced");
 
-/// How much the disk gets at a time, where pieces are smaller.
-const BUFFER_LEN: usize = 1 << 20;
-
-/// How often a file that turns out to be another's is given up for a new one.
-const ATTEMPTS_MAX: usize = 100;
-
-/// A place for files. [`Disk`] is the real one.
+/// A place for files. [`Disk`] is the real one, [`Root`](crate::beneath::Root) that of an archive.
 pub trait Storage: Debug {
-    /// Creates a file, or empties one that a killed process has left behind, and holds it: until
-    /// the file is dropped, another `create` of it fails with [`io::ErrorKind::WouldBlock`]. What
-    /// has a second name, by a symbolic or a hard link, is not emptied:
-    /// [`io::ErrorKind::AlreadyExists`].
-    fn create(&self, path: &Path) -> io::Result<Box<dyn StorageFile>>;
+    /// Creates a file, in the place of one that a killed process has left behind, and holds it:
+    /// until the file is dropped, another `create` of it fails with
+    /// [`io::ErrorKind::WouldBlock`]. What has a second name, by a symbolic or a hard link, is not
+    /// replaced: [`io::ErrorKind::AlreadyExists`].
+    fn create(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn StorageFile>>;
     /// Gives a file another name, in the same folder; what had that name before is gone.
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()>;
     /// Sees to it that the names in a folder outlast a crash.
@@ -64,7 +58,7 @@ pub fn temporary_path(path: &Path) -> PathBuf {
 /// Writes a whole file: what has its name is the old one or all of the new one.
 pub fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = temporary_path(path);
-    let mut file = Disk.create(&temporary)?;
+    let mut file = Disk.create(&temporary, Rights::USUAL)?;
     let written = file.append(bytes).and_then(|()| file.sync());
     let renamed = written.and_then(|()| Disk.rename(&temporary, path));
     if renamed.is_err() {
@@ -76,41 +70,29 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Disk.sync_folder(folder.unwrap_or(Path::new(".")))
 }
 
-/// The file system.
+/// The file system, for files that the user has named. A link to a folder is followed, one in the
+/// place of the file is not.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk;
 
 impl Storage for Disk {
-    fn create(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
-        for _ in 0..ATTEMPTS_MAX {
-            // Not emptied yet: it may be somebody else's.
-            let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
-            // Between the two calls its owner may have finished and renamed it: then what is
-            // locked is a finished file. Only a locked file that still has the name is ours.
-            if is_at(&file, path)? {
-                file.set_len(0)?;
-                return Ok(Box::new(DiskFile { file: BufWriter::with_capacity(BUFFER_LEN, file) }));
-            }
-        }
-        // As many others have finished this file in the meantime: it is theirs.
-        Err(io::ErrorKind::WouldBlock.into())
+    fn create(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn StorageFile>> {
+        let (folder, name) = split(path)?;
+        Dir::open(folder)?.start(name, rights)
     }
 
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {
-        std::fs::rename(source, target)
+        let ((folder, source), (_, target)) = (split(source)?, split(target)?);
+        Dir::open(folder)?.rename(source, target)
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        File::open(folder)?.sync_all()
+        Dir::open(folder)?.sync()
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        std::fs::remove_file(path)
+        let (folder, name) = split(path)?;
+        Dir::open(folder)?.remove(name)
     }
 }
 
@@ -128,7 +110,7 @@ impl Memory {
 }
 
 impl Storage for Memory {
-    fn create(&self, _path: &Path) -> io::Result<Box<dyn StorageFile>> {
+    fn create(&self, _path: &Path, _rights: Rights) -> io::Result<Box<dyn StorageFile>> {
         Ok(Box::new(MemoryFile { bytes: Arc::clone(&self.bytes) }))
     }
 
@@ -161,41 +143,6 @@ impl StorageFile for MemoryFile {
     }
 }
 
-/// Whether the path leads to the file; an error if another path does, too.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let ours = file.metadata()?;
-    match std::fs::symlink_metadata(path) {
-        // Its owner would rename the link, and not the file.
-        Ok(there) if there.is_symlink() => Err(io::ErrorKind::AlreadyExists.into()),
-        Ok(there) if (there.dev(), there.ino()) != (ours.dev(), ours.ino()) => Ok(false),
-        // Emptied under this name, it would be empty under the other.
-        Ok(there) if there.nlink() > 1 => Err(io::ErrorKind::AlreadyExists.into()),
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-#[derive(Debug)]
-struct DiskFile {
-    file: BufWriter<File>,
-}
-
-impl StorageFile for DiskFile {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.file.flush()?;
-        self.file.get_ref().sync_all()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,28 +151,31 @@ mod tests {
     fn a_file_that_is_held_is_not_given_twice() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(".a.tmp");
-        let held = Disk.create(&path).unwrap();
-        assert_eq!(Disk.create(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let held = Disk.create(&path, Rights::USUAL).unwrap();
+        assert_eq!(
+            Disk.create(&path, Rights::USUAL).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
         drop(held);
-        assert!(Disk.create(&path).is_ok());
+        assert!(Disk.create(&path, Rights::USUAL).is_ok());
     }
 
     #[test]
     fn what_was_flushed_is_there_for_others() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(".a.tmp");
-        let mut file = Disk.create(&path).unwrap();
+        let mut file = Disk.create(&path, Rights::USUAL).unwrap();
         file.append(b"new").unwrap();
         file.flush().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
     }
 
     #[test]
-    fn a_stale_file_is_emptied() {
+    fn a_stale_file_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(".a.tmp");
         std::fs::write(&path, "left behind").unwrap();
-        let mut file = Disk.create(&path).unwrap();
+        let mut file = Disk.create(&path, Rights::USUAL).unwrap();
         file.append(b"new").unwrap();
         file.sync().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
@@ -238,22 +188,13 @@ mod tests {
         std::fs::write(&other, "precious").unwrap();
         for link in [std::fs::hard_link::<&Path, &Path>, std::os::unix::fs::symlink] {
             link(&other, &path).unwrap();
-            assert_eq!(Disk.create(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(
+                Disk.create(&path, Rights::USUAL).unwrap_err().kind(),
+                io::ErrorKind::AlreadyExists
+            );
             assert_eq!(std::fs::read(&other).unwrap(), b"precious");
             std::fs::remove_file(&path).unwrap();
         }
-        assert!(Disk.create(&path).is_ok());
-    }
-
-    #[test]
-    fn a_file_that_was_renamed_is_not_taken_for_the_temporary_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, renamed) = (folder.path().join(".a.tmp"), folder.path().join("a"));
-        let file = File::create(&path).unwrap();
-        assert!(is_at(&file, &path).unwrap());
-        std::fs::rename(&path, &renamed).unwrap();
-        assert!(!is_at(&file, &path).unwrap());
-        std::fs::write(&path, "").unwrap();
-        assert!(!is_at(&file, &path).unwrap());
+        assert!(Disk.create(&path, Rights::USUAL).is_ok());
     }
 }

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use tapdex_engine::IndexError;
+use tapdex_engine::beneath::Rights;
 use tapdex_engine::index::Index;
 use tapdex_engine::storage::temporary_path;
 use tapdex_engine::testing::{FaultyDisk, Table, check_index};
@@ -111,7 +112,7 @@ fn the_faulty_disk_forgets_what_was_not_synced() {
     let temporary = temporary_path(path());
     for (sync, sync_folder) in [(false, true), (true, false)] {
         let disk = disk(Some(b"old"));
-        let mut file = disk.create(&temporary).unwrap();
+        let mut file = disk.create(&temporary, Rights::USUAL).unwrap();
         file.append(b"newer").unwrap();
         if sync {
             file.sync().unwrap();

@@ -1,12 +1,12 @@
 //! Where packets are written, so that tests can put a slow or a full disk in its place.
 
 use std::fmt::Debug;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::sys::uio::pwritev;
+use tapdex_engine::beneath::{self, Rights, Root};
 
 /// What there is on a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,8 +26,8 @@ impl Space {
 
 /// A disk for recordings.
 pub trait Disk: Debug + Send + Sync {
-    /// Creates a file that must not be there yet, and locks it.
-    fn create(&self, path: &Path) -> io::Result<Box<dyn PacketFile>>;
+    /// Creates a file of an archive that must not be there yet, and locks it.
+    fn create(&self, root: &Root, path: &Path) -> io::Result<Box<dyn PacketFile>>;
     /// What there is on the disk that a folder is on.
     fn space(&self, folder: &Path) -> io::Result<Space>;
 }
@@ -47,15 +47,8 @@ pub trait PacketFile: Debug + Send + Sync {
 pub struct FileSystem;
 
 impl Disk for FileSystem {
-    fn create(&self, path: &Path) -> io::Result<Box<dyn PacketFile>> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(path)?;
-        // As long as it is held, nobody takes it for left behind.
-        file.try_lock().map_err(io::Error::from)?;
-        if !path.exists() {
-            // Somebody has taken it for that before it was held, and removed it.
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        Ok(Box::new(PlainFile(file)))
+    fn create(&self, root: &Root, path: &Path) -> io::Result<Box<dyn PacketFile>> {
+        Ok(Box::new(PlainFile(root.create_new(path, Rights::GROUP)?)))
     }
 
     fn space(&self, folder: &Path) -> io::Result<Space> {
@@ -79,9 +72,6 @@ impl PacketFile for PlainFile {
     }
 
     fn cut(&self, len: u64) -> io::Result<()> {
-        if self.0.metadata()?.len() > len {
-            self.0.set_len(len)?;
-        }
-        Ok(())
+        beneath::cut(&self.0, len)
     }
 }

@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use tapdex_engine::archive::device::SegmentDevice;
 use tapdex_engine::archive::{ArchiveError, Drafter, Ingest, Input, Recording};
-use tapdex_engine::storage::{Disk, Storage, StorageFile};
+use tapdex_engine::beneath::Rights;
+use tapdex_engine::storage::{Storage, StorageFile};
 
 use crate::recorder::{Shared, ToDo};
 use crate::units::Rotation;
@@ -196,8 +197,8 @@ struct Guarded<'s, 'a> {
 }
 
 impl Storage for Guarded<'_, '_> {
-    fn create(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
-        Disk.create(path)
+    fn create(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn StorageFile>> {
+        self.shared.archive.root().create(path, rights)
     }
 
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {
@@ -207,15 +208,15 @@ impl Storage for Guarded<'_, '_> {
         if recording.is_none_or(|recording| recording.open().is_err()) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        Disk.rename(source, target)
+        self.shared.archive.root().rename(source, target)
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        Disk.sync_folder(folder)
+        self.shared.archive.root().sync_folder(folder)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        Disk.remove(path)
+        self.shared.archive.root().remove(path)
     }
 }
 

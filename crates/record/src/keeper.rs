@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use tapdex_engine::archive::{Archive, ArchiveError, Recording, Segment};
+use tapdex_engine::beneath::open_own;
 use tapdex_engine::capture::CaptureReader;
 
 use crate::disk::{Disk, Space};
@@ -367,12 +368,12 @@ impl<'a> Keeper<'a> {
         // From the end: the index of the first packets is one that a search can use.
         let indexes = parts.iter().rev().map(|&part| recording.index_path(part));
         for path in indexes.chain([recording.sealed_path()]) {
-            remove_file(&path).ok()?;
+            self.archive.root().remove_if_there(&path).ok()?;
         }
         // Somebody else may have indexed it in the meantime.
         let late = (0..).map(|part| recording.index_path(part)).take_while(|path| path.exists());
         for path in late {
-            remove_file(&path).ok()?;
+            self.archive.root().remove_if_there(&path).ok()?;
         }
         if !kept.is_indexed {
             // Those that stay do no harm, and go at the next start.
@@ -387,17 +388,9 @@ impl<'a> Keeper<'a> {
     }
 }
 
-/// Removes a file, if it is there.
-fn remove_file(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 /// The time of the first packet of a file.
 fn first_time(path: &Path) -> Option<u64> {
-    let mut reader = CaptureReader::open(std::fs::File::open(path).ok()?).ok()?;
+    let mut reader = CaptureReader::open(open_own(path).ok()?).ok()?;
     Some(reader.next().ok()??.time_ns)
 }
 

@@ -321,14 +321,14 @@ impl<'a> Recorder<'a> {
             path: folder.to_owned(),
             pid: Status::read(archive).map(|status| status.pid),
         };
-        let locked = RunLock::take(folder).map_err(|source| ArchiveError::Io {
+        let locked = RunLock::take(archive).map_err(|source| ArchiveError::Io {
             what: "lock",
             path: folder.to_owned(),
             source,
         })?;
         let lock = locked.ok_or_else(busy)?;
         let packets = archive.packets_folder();
-        std::fs::create_dir_all(&packets).map_err(|source| ArchiveError::Io {
+        archive.root().make_folder(&packets).map_err(|source| ArchiveError::Io {
             what: "create",
             path: packets,
             source,

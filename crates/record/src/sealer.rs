@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use tapdex_engine::archive::Recording;
-use tapdex_engine::storage::{Disk, Storage};
+use tapdex_engine::storage::Storage;
 
 use crate::keeper::Kept;
 use crate::recorder::{Shared, now_ns};
@@ -48,7 +48,7 @@ fn sync(shared: &Shared<'_>) {
     let Some(growing) = shared.current.get() else { return };
     let packets = growing.packets.load(Ordering::Relaxed);
     let folder = shared.archive.packets_folder();
-    match growing.file.sync().and_then(|()| Disk.sync_folder(&folder)) {
+    match growing.file.sync().and_then(|()| shared.archive.root().sync_folder(&folder)) {
         Ok(()) if growing.sync_failed.load(Ordering::Relaxed) => {}
         Ok(()) => shared.synced(packets),
         Err(error) => {
@@ -84,12 +84,13 @@ fn complete(shared: &Shared<'_>, mut closed: Closed) -> Option<Closed> {
 fn seal(shared: &Shared<'_>, closed: &mut Closed) -> io::Result<()> {
     let recording = &closed.recording;
     let (hidden, path) = (recording.unfinished_path(), recording.sealed_path());
+    let root = shared.archive.root();
     // The system says only once that something is not on the disk.
     closed.file.sync().inspect_err(|_| closed.sync_failed = true)?;
-    if !path.exists() {
-        Disk.rename(&hidden, &path)?;
+    if !root.exists(&path) {
+        root.rename(&hidden, &path)?;
     }
-    Disk.sync_folder(path.parent().ok_or(io::ErrorKind::NotFound)?)?;
+    root.sync_folder(path.parent().ok_or(io::ErrorKind::NotFound)?)?;
     let kept = Kept {
         packets: closed.packets,
         packet_bytes: closed.bytes,

@@ -1,21 +1,19 @@
 //! What a recorder says of itself: live, in the archive, and to Prometheus.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
-
-use nix::fcntl::OFlag;
 
 use serde::{Deserialize, Serialize};
 use tapdex_engine::archive::Archive;
-use tapdex_engine::storage::write_file;
+use tapdex_engine::beneath::{Rights, open_own, read_text};
 
 use crate::keeper::REASONS;
 use crate::metrics::{Exposition, Histogram};
 
 const STATUS_NAME: &str = "recording.toml";
+/// Bytes that it has at most.
+const STATUS_LEN_MAX: u64 = 1 << 20;
 const LOCK_NAME: &str = ".recording.lock";
 const LOCK_TRIES: u32 = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
@@ -203,32 +201,25 @@ impl Status {
     /// What the last recorder, or one that runs now, says of itself; `None` if there was none. A
     /// file that cannot be read as such is none.
     pub fn read(archive: &Archive) -> Option<Self> {
-        toml::from_str(&std::fs::read_to_string(Self::path(archive)).ok()?).ok()
+        let file = open_own(&Self::path(archive)).ok()?;
+        toml::from_str(&read_text(file, STATUS_LEN_MAX).ok()?).ok()
     }
 
     /// Whether a recorder runs on the archive.
     pub fn is_running(archive: &Archive) -> bool {
-        let Ok(file) = std::fs::File::open(archive.folder().join(LOCK_NAME)) else { return false };
+        let Ok(file) = open_own(&archive.folder().join(LOCK_NAME)) else { return false };
         matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
     }
 
     /// Puts it into the archive. It is not synced: it is written every second.
     pub(crate) fn write(&self, archive: &Archive) -> io::Result<()> {
         let path = Self::path(archive);
-        let hidden = path.with_file_name(format!(".{STATUS_NAME}.tmp"));
-        let text = toml::to_string(self).map_err(io::Error::other)?;
-        if self.ended {
+        let text = toml::to_string(self).map_err(io::Error::other)?.into_bytes();
+        match self.ended {
             // The last one is to outlast a loss of power.
-            return write_file(&path, text.as_bytes());
+            true => archive.root().replace(&path, Rights::USUAL, || Some(text)),
+            false => archive.root().put(&path, &text, Rights::USUAL),
         }
-        // What another process has left, or a link that somebody has put there.
-        match std::fs::remove_file(&hidden) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&hidden)?;
-        file.write_all(text.as_bytes())?;
-        std::fs::rename(hidden, path)
     }
 
     /// What was lost, in this run.
@@ -416,10 +407,8 @@ pub(crate) struct RunLock(#[allow(dead_code, reason = "held, not used")] std::fs
 
 impl RunLock {
     /// `None` if another recorder runs on the archive.
-    pub(crate) fn take(folder: &Path) -> io::Result<Option<Self>> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false);
-        let file = options.custom_flags(OFlag::O_NOFOLLOW.bits()).open(folder.join(LOCK_NAME))?;
+    pub(crate) fn take(archive: &Archive) -> io::Result<Option<Self>> {
+        let file = archive.root().lock_file(&archive.folder().join(LOCK_NAME))?;
         for _ in 0..LOCK_TRIES {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(Self(file))),

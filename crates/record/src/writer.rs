@@ -356,7 +356,7 @@ impl<'s, 'a> Writer<'s, 'a> {
         self.last_number = recording.number().unwrap_or(self.last_number);
         let path = recording.unfinished_path();
         let failed = |source| ArchiveError::Io { what: "create", path: path.clone(), source };
-        let file = self.shared.disk.create(&path).map_err(failed)?;
+        let file = self.shared.disk.create(self.shared.archive.root(), &path).map_err(failed)?;
         let growing = Growing {
             recording: recording.clone(),
             since: Instant::now(),
@@ -385,7 +385,7 @@ impl<'s, 'a> Writer<'s, 'a> {
         }
         if let Err(error) = open.append(&head) {
             // The next try has a name of its own.
-            drop(std::fs::remove_file(&path));
+            drop(self.shared.archive.root().remove_if_there(&path));
             return Err(failed(error));
         }
         self.shared.current.set(Some(growing));

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use tapdex_engine::beneath::Rights;
 use tapdex_engine::capture::FileFormat;
 use tapdex_engine::storage::{Disk, Storage, StorageFile, temporary_path};
 
@@ -83,7 +84,7 @@ impl<'a> Output<'a> {
         interrupt::watch();
         let temporary = temporary_path(path);
         let pending = Pending::new(&temporary);
-        let file = Disk.create(&temporary).with_context(failed)?;
+        let file = Disk.create(&temporary, Rights::USUAL).with_context(failed)?;
         Ok(Self {
             target: Target::File {
                 file,

@@ -11,6 +11,7 @@ use super::fields::{self, FIELDS, FieldPlace, Narrow, Place, Wide, length_class}
 use super::flows::{FlowTable, Flows, WideFlows};
 use super::note::Note;
 use super::{CodecChoice, Order};
+use crate::beneath::Rights;
 use crate::capture::Record;
 use crate::error::IndexError;
 use crate::index::{
@@ -213,15 +214,14 @@ impl SegmentBuilder {
     /// are sorted and indexed by the device, if there is one.
     pub(super) fn write(
         &mut self,
-        storage: &dyn Storage,
-        path: &Path,
+        file: NewFile<'_>,
         order: Order,
         codec: CodecChoice,
         note: &Note,
         device: &SharedDevice<'_>,
     ) -> Result<u64, IndexError> {
         self.settle();
-        let target = Target { storage, path, fields: &self.fields_used(), codec, note };
+        let target = Target { file, fields: &self.fields_used(), codec, note };
         match order {
             Order::Flow => match self.write_on_device(&target, device) {
                 Some(written) => written,
@@ -341,10 +341,17 @@ impl SegmentBuilder {
     }
 }
 
+/// Where an index goes, and who may read it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewFile<'a> {
+    pub(super) storage: &'a dyn Storage,
+    pub(super) path: &'a Path,
+    pub(super) rights: Rights,
+}
+
 /// What is written, and where to.
 struct Target<'a> {
-    storage: &'a dyn Storage,
-    path: &'a Path,
+    file: NewFile<'a>,
     fields: &'a [FieldPlace],
     codec: CodecChoice,
     note: &'a Note,
@@ -352,7 +359,8 @@ struct Target<'a> {
 
 impl<'a> Target<'a> {
     fn create(&self, rows: u32, schema: Schema) -> Result<IndexWriter<'a>, IndexError> {
-        IndexWriter::create(self.storage, self.path, rows, schema)
+        let NewFile { storage, path, rights } = self.file;
+        IndexWriter::with_rights(storage, path, rows, schema, rights)
     }
 
     /// Writes what follows the columns.

@@ -16,14 +16,15 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::builder::{Limits, RECORDS_MAX, SegmentBuilder, SharedDevice};
-use super::ingest::{capture_name, remove_if_there};
+use super::builder::{Limits, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
+use super::ingest::capture_name;
 use super::note::{Note, Source};
 use super::recording::{Recording, Times, is_recording};
 use super::segment::{Segment, ends_sum};
 use super::{Archive, ArchiveError, CodecChoice, Order};
+use crate::beneath::Rights;
 use crate::capture::{CaptureError, CaptureReader};
 use crate::index::Index;
 use crate::storage::{Memory, Storage};
@@ -100,14 +101,14 @@ impl<'a> Drafter<'a> {
             return Ok(0);
         };
         let folder = self.archive.drafts_folder();
-        match std::fs::create_dir(&folder) {
-            Err(error) if !folder.is_dir() => {
-                return Err(ArchiveError::io("create", &folder, error));
-            }
-            // An archive that is gone is not made again, only its folder of drafts.
-            _ => {}
-        }
-        write(&mut builder, storage, &self.recording.draft_path(note.source.part), &note)?;
+        // An archive that is gone is not made again, only its folder of drafts.
+        let made = self.archive.root.make_folder(&folder);
+        made.map_err(|error| ArchiveError::io("create", &folder, error))?;
+        let path = self.recording.draft_path(note.source.part);
+        let rights = self.file.metadata().map(|data| Rights::of(&data));
+        let rights = rights.map_err(|error| ArchiveError::io("read", &path, error))?;
+        let file = NewFile { storage, path: &path, rights: rights.and(Rights::GROUP) };
+        write(&mut builder, file, &note)?;
         self.rest.go_on(&note);
         Ok(note.records)
     }
@@ -121,7 +122,8 @@ impl<'a> Drafter<'a> {
             let ended = !builder.is_full(&limits);
             let path = self.recording.index_path(note.source.part);
             let memory = Memory::default();
-            write(&mut builder, &memory, &path, &note)?;
+            let file = NewFile { storage: &memory, path: &path, rights: Rights::GROUP };
+            write(&mut builder, file, &note)?;
             let index = Index::from_bytes(memory.into_bytes());
             let index = index.map_err(ArchiveError::index(&path))?;
             self.rest.go_on(&note);
@@ -181,15 +183,10 @@ impl<'a> Drafter<'a> {
 }
 
 /// Writes the index of a draft.
-fn write(
-    builder: &mut SegmentBuilder,
-    storage: &dyn Storage,
-    path: &Path,
-    note: &Note,
-) -> Result<(), ArchiveError> {
+fn write(builder: &mut SegmentBuilder, file: NewFile<'_>, note: &Note) -> Result<(), ArchiveError> {
     let codec = CodecChoice::Fixed(tapdex_bitmap::Codec::Roaring);
-    let written = builder.write(storage, path, Order::Flow, codec, note, &SharedDevice::new(None));
-    written.map(drop).map_err(ArchiveError::index(path))
+    let written = builder.write(file, Order::Flow, codec, note, &SharedDevice::new(None));
+    written.map(drop).map_err(ArchiveError::index(file.path))
 }
 
 impl Archive {
@@ -221,7 +218,7 @@ impl Archive {
             if recording.open().is_ok() && !recording.index_path(0).exists() {
                 continue;
             }
-            outcome = remove_if_there(&path).and(outcome);
+            outcome = self.remove_if_there(&path).and(outcome);
         }
         outcome
     }

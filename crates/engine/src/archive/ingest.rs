@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
-use super::builder::{DeviceReport, Limits, RECORDS_MAX, SegmentBuilder, SharedDevice};
+use super::builder::{DeviceReport, Limits, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
 use super::device::SegmentDevice;
 use super::note::{Note, Source};
 use super::recording::is_recording;
 use super::segment::{Segment, ends_sum};
 use super::{Archive, ArchiveError, Settings};
+use crate::beneath::{Rights, Root, open_named};
 use crate::capture::{CaptureReader, Compression, DecompressError, decompress, is_capture};
-use crate::storage::{Disk, Storage, temporary_path};
+use crate::storage::{Storage, temporary_path};
 
 /// A capture to take in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +77,7 @@ pub struct Ingest<'a> {
     stop: Option<&'a AtomicBool>,
     progress: Option<&'a (dyn Fn(Progress) + Sync)>,
     device: Option<&'a Mutex<dyn SegmentDevice>>,
-    storage: &'a (dyn Storage + Sync),
+    storage: Option<&'a (dyn Storage + Sync)>,
 }
 
 impl std::fmt::Debug for Ingest<'_> {
@@ -181,7 +182,7 @@ impl<'a> Ingest<'a> {
             stop: None,
             progress: None,
             device: None,
-            storage: &Disk,
+            storage: None,
         }
     }
 
@@ -234,7 +235,7 @@ impl<'a> Ingest<'a> {
     /// Has indexes written through this storage.
     #[must_use]
     pub fn storage(mut self, storage: &'a (dyn Storage + Sync)) -> Self {
-        self.storage = storage;
+        self.storage = Some(storage);
         self
     }
 
@@ -272,6 +273,10 @@ impl<'a> Ingest<'a> {
         }
         let files = shared.reports.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(IngestReport { files, device: shared.device.report() })
+    }
+
+    fn root(&self) -> &'a Root {
+        self.archive.root()
     }
 
     /// When a segment is closed.
@@ -363,8 +368,9 @@ impl<'a> Ingest<'a> {
             let path = &state.path;
             move |error| ArchiveError::io(what, path, error)
         };
-        let mut file = File::open(&state.path).map_err(failed("open"))?;
-        let len = file.metadata().map_err(failed("read"))?.len();
+        let mut file = open_named(&state.path).map_err(failed("open"))?;
+        let metadata = file.metadata().map_err(failed("read"))?;
+        let (len, rights) = (metadata.len(), Rights::of(&metadata).and(Rights::GROUP));
         // A segment that is full may be the last one all the same.
         source.last = !builder.is_full(&limits) || source.end == len;
         if source.last && damage.is_none() {
@@ -384,12 +390,17 @@ impl<'a> Ingest<'a> {
         });
         running.end(next);
         let Settings { order, codec } = self.archive.settings();
+        let storage: &dyn Storage = match self.storage {
+            Some(storage) => storage,
+            None => self.root(),
+        };
+        let index_file = NewFile { storage, path: &index_path, rights };
         let index_bytes = builder
-            .write(self.storage, &index_path, order, codec, &note, &shared.device)
+            .write(index_file, order, codec, &note, &shared.device)
             .map_err(ArchiveError::index(&index_path))?;
         if is_recording(capture_name(&index_path)) && !packets.exists() {
             // Retention has removed it in the meantime.
-            return remove_if_there(&index_path);
+            return self.archive.remove_if_there(&index_path);
         }
         if source.last {
             self.remove_parts_after(&packets, source.part)?;
@@ -503,19 +514,20 @@ impl<'a> Ingest<'a> {
             }
             let path = self.archive.segments_folder().join(source.path());
             let path = path.canonicalize().map_err(|e| ArchiveError::io("open", &path, e))?;
-            let file = File::open(&path).map_err(|e| ArchiveError::io("open", &path, e))?;
+            let file = open_named(&path).map_err(|e| ArchiveError::io("open", &path, e))?;
             let reader = CaptureReader::resume(file, note.layout.clone(), source.end)
                 .map_err(ArchiveError::capture(&path))?;
             source.go_on(note);
             return Ok(Some(State { reader, source, path, broken: None }));
         }
-        let mut file = File::open(&origin).map_err(failed("open"))?;
+        let mut file = open_named(&origin).map_err(failed("open"))?;
+        let rights = Rights::of(&metadata).and(Rights::GROUP);
         let mut plain = decompress(&mut file).map_err(ArchiveError::capture(&origin))?;
         if plain.compression() == Compression::None {
             return self.start(&origin, None).map(Some);
         }
         let copy = self.copy_path(&copy_name(&origin));
-        let broken = self.copy(shared, &mut plain, &origin, &copy)?;
+        let broken = self.copy(shared, &mut plain, &origin, &copy, rights)?;
         let mut state = self.start(&copy, Some((&origin, metadata.len(), modified_ns)))?;
         state.broken = broken;
         Ok(Some(state))
@@ -526,7 +538,7 @@ impl<'a> Ingest<'a> {
         let folder = self.archive.segments_folder();
         known.iter().all(|(_, note)| {
             let source = &note.source;
-            let file = File::open(folder.join(source.path()));
+            let file = open_named(&folder.join(source.path()));
             let sum = file.and_then(|mut file| ends_sum(&mut file, source.start, source.end));
             sum.is_ok_and(|sum| sum == Some(source.sum))
         })
@@ -541,14 +553,19 @@ impl<'a> Ingest<'a> {
     ) -> Result<State, ArchiveError> {
         let names = std::iter::once(name.to_owned()).chain((2..).map(|n| format!("{name}-{n}")));
         let mut paths = names.map(|name| self.copy_path(&segment_name(Path::new(&name))));
-        let copy = paths.find(|path| !path.exists()).unwrap_or_default();
+        let copy = paths.find(|path| !self.root().exists(path)).unwrap_or_default();
         let file = File::open(stream).map_err(|e| ArchiveError::io("open", stream, e))?;
+        let metadata = file.metadata().map_err(|e| ArchiveError::io("read", stream, e))?;
+        // A pipe has no rights that say anything; a file on standard input has.
+        let is_file = metadata.is_file();
+        let rights = if is_file { Rights::of(&metadata) } else { Rights::GROUP };
+        let rights = rights.and(Rights::GROUP);
         let mut plain = decompress(file).map_err(ArchiveError::capture(stream))?;
-        let broken = self.copy(shared, &mut plain, stream, &copy)?;
+        let broken = self.copy(shared, &mut plain, stream, &copy, rights)?;
         let state = self.start(&copy, None);
         if matches!(&state, Err(ArchiveError::Capture { source, .. }) if !source.is_io()) {
             // No capture: not worth keeping.
-            let _ = std::fs::remove_file(&copy);
+            drop(self.root().remove(&copy));
         }
         let mut state = state?;
         state.broken = broken;
@@ -559,7 +576,7 @@ impl<'a> Ingest<'a> {
     fn start(&self, path: &Path, origin: Option<(&Path, u64, u64)>) -> Result<State, ArchiveError> {
         let failed = |what| move |error| ArchiveError::io(what, path, error);
         let path = path.canonicalize().map_err(failed("open"))?;
-        let file = File::open(&path).map_err(failed("open"))?;
+        let file = open_named(&path).map_err(failed("open"))?;
         let metadata = file.metadata().map_err(failed("read"))?;
         let reader = CaptureReader::open(file).map_err(ArchiveError::capture(&path))?;
         let folder = self.archive.segments_folder();
@@ -586,12 +603,14 @@ impl<'a> Ingest<'a> {
         source: &mut dyn Read,
         name: &Path,
         target: &Path,
+        rights: Rights,
     ) -> Result<Option<String>, ArchiveError> {
         let folder = self.archive.packets_folder();
-        std::fs::create_dir_all(&folder).map_err(|e| ArchiveError::io("create", &folder, e))?;
+        let root = self.root();
+        root.make_folder(&folder).map_err(|e| ArchiveError::io("create", &folder, e))?;
         let temporary = temporary_path(target);
         let failed = |what| move |error| ArchiveError::io(what, target, error);
-        let mut file = Disk.create(&temporary).map_err(failed("create"))?;
+        let mut file = root.create(&temporary, rights).map_err(failed("create"))?;
         let mut buffer = vec![0; 1 << 20];
         let mut copied = 0_u64;
         let result = loop {
@@ -626,13 +645,13 @@ impl<'a> Ingest<'a> {
         };
         let result = result.and_then(|broken| {
             file.sync().map_err(failed("write"))?;
-            Disk.rename(&temporary, target).map_err(failed("rename"))?;
-            Disk.sync_folder(&folder).map_err(failed("write"))?;
+            root.rename(&temporary, target).map_err(failed("rename"))?;
+            root.sync_folder(&folder).map_err(failed("write"))?;
             Ok(broken)
         });
         if result.is_err() {
             // Overwritten the next time if it cannot be removed.
-            let _ = Disk.remove(&temporary);
+            drop(root.remove(&temporary));
         }
         result
     }
@@ -641,7 +660,7 @@ impl<'a> Ingest<'a> {
     fn remove_parts_after(&self, packets: &Path, part: u32) -> Result<(), ArchiveError> {
         for part in part + 1.. {
             let path = self.archive.index_path(packets, part);
-            match std::fs::remove_file(&path) {
+            match self.root().remove(&path) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 Err(error) => return Err(ArchiveError::io("remove", &path, error)),
@@ -678,11 +697,11 @@ impl<'a> Ingest<'a> {
                 // Where it went on from these, they are its first parts.
                 let is_old = version(&note.source) != version(source) || self.force || is_renamed;
                 if capture_name(path) != name && is_old {
-                    remove_if_there(path)?;
-                    let copy = self.archive.segments_folder().join(note.source.path());
-                    let copy = copy.canonicalize().unwrap_or(copy);
-                    if note.source.is_copy() && copy != packets {
-                        remove_if_there(&copy)?;
+                    self.archive.remove_if_there(path)?;
+                    if let Some(copy) = self.archive.own_copy(&note.source)
+                        && copy.canonicalize().is_ok_and(|copy| copy != packets)
+                    {
+                        self.archive.remove_if_there(&copy)?;
                     }
                 }
             }
@@ -701,13 +720,21 @@ impl<'a> Ingest<'a> {
     }
 }
 
-/// Removes a file; one that is gone is fine.
-pub(super) fn remove_if_there(path: &Path) -> Result<(), ArchiveError> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(ArchiveError::io("remove", path, error))
-        }
-        _ => Ok(()),
+impl Archive {
+    /// Removes a file of the archive's own; one that is gone is fine.
+    pub(super) fn remove_if_there(&self, path: &Path) -> Result<(), ArchiveError> {
+        let removed = self.root.remove_if_there(path);
+        removed.map_err(|error| ArchiveError::io("remove", path, error))
+    }
+
+    /// The copy that a segment was made of, if it is one of ours: a name in our folder of packets.
+    /// Whatever else a note says, it may be read and is not ours to remove.
+    fn own_copy(&self, source: &Source) -> Option<PathBuf> {
+        let path = source.path();
+        let name = path.strip_prefix(Path::new("..").join(super::PACKETS_NAME)).ok()?;
+        let is_name = name.file_name().is_some_and(|found| found == name.as_os_str());
+        let is_ours = is_name && !name.to_str().is_none_or(is_recording);
+        (source.is_copy() && is_ours).then(|| self.packets_folder().join(name))
     }
 }
 

@@ -7,15 +7,16 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::note::Source;
 use super::{Archive, ArchiveError};
+use crate::beneath::{Root, cut, open_own};
 use crate::capture::{CaptureError, CaptureReader};
 use crate::query::time::format_time;
-use crate::storage::{Disk, Storage};
+use crate::storage::Storage;
 
 const PREFIX: &str = "rec-";
 const ENDING: &str = ".pcapng";
@@ -79,7 +80,7 @@ impl Recording {
         let mut outcome = Err(io::ErrorKind::NotFound.into());
         // It may get its name between two looks.
         for path in [self.sealed_path(), self.unfinished_path(), self.sealed_path()] {
-            outcome = File::open(path);
+            outcome = open_own(&path);
             match &outcome {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 _ => break,
@@ -90,7 +91,7 @@ impl Recording {
 
     /// Whether it is complete.
     pub fn is_sealed(&self) -> bool {
-        self.sealed_path().exists()
+        super::is_regular(&self.sealed_path())
     }
 }
 
@@ -127,15 +128,11 @@ impl Archive {
     /// was mounted on.
     pub fn new_recording(&self, now_ns: u64, after: u64) -> Result<Recording, ArchiveError> {
         let folder = self.packets_folder();
-        if !self.folder.join(super::SETTINGS_NAME).exists() {
+        if !self.root.exists(&self.folder.join(super::SETTINGS_NAME)) {
             return Err(ArchiveError::NoArchive { path: self.folder.clone() });
         }
-        match std::fs::create_dir(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(ArchiveError::io("create", &folder, error));
-            }
-            _ => {}
-        }
+        let made = self.root.make_folder(&folder);
+        made.map_err(|error| ArchiveError::io("create", &folder, error))?;
         let numbers = self.recordings()?.into_iter().filter_map(|found| found.number());
         let last = numbers.max().unwrap_or(0).max(after);
         let time = format_time((now_ns / 1_000_000_000 * 1_000_000_000).into());
@@ -184,7 +181,7 @@ impl Archive {
         let (mut recovered, mut failed) = (Vec::new(), Vec::new());
         for recording in self.recordings()? {
             let path = recording.unfinished_path();
-            match seal(&recording) {
+            match seal(&self.root, &recording) {
                 Ok(Some(done)) => recovered.push(done),
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -197,8 +194,8 @@ impl Archive {
     /// Completes a recording whose lock the caller holds, as
     /// [`seal_unfinished`](Self::seal_unfinished) would one that nobody writes.
     pub fn seal_held(&self, recording: &Recording) -> io::Result<Recovered> {
-        let file = OpenOptions::new().read(true).write(true).open(recording.unfinished_path())?;
-        complete(recording, file)
+        let file = self.root.write(&recording.unfinished_path())?;
+        complete(&self.root, recording, file)
     }
 
     /// What the indexes of a packet file are called. Those of a file in the archive itself go by
@@ -236,36 +233,36 @@ fn list_recordings(folder: &Path, names: &mut BTreeSet<String>) -> Result<usize,
 }
 
 /// Completes a recording; `None` if somebody writes it, or it is complete.
-fn seal(recording: &Recording) -> io::Result<Option<Recovered>> {
+fn seal(root: &Root, recording: &Recording) -> io::Result<Option<Recovered>> {
     let path = recording.unfinished_path();
-    let file = OpenOptions::new().read(true).write(true).open(&path)?;
+    let file = root.write(&path)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    if !path.exists() {
+    if !root.exists(&path) {
         // Its owner has completed it in the meantime.
         return Ok(None);
     }
-    complete(recording, file).map(Some)
+    complete(root, recording, file).map(Some)
 }
 
 /// Cuts a recording behind its last whole packet and gives it its name; one that has none is
 /// removed.
-fn complete(recording: &Recording, mut file: File) -> io::Result<Recovered> {
+fn complete(root: &Root, recording: &Recording, mut file: File) -> io::Result<Recovered> {
     let path = recording.unfinished_path();
     let len = file.metadata()?.len();
     let (packets, end) = whole_packets(&mut file)?;
     if packets == 0 {
-        Disk.remove(&path)?;
+        root.remove(&path)?;
         return Ok(Recovered { path, packets, bytes_cut: len });
     }
-    file.set_len(end)?;
+    cut(&file, end)?;
     file.sync_all()?;
     let sealed = recording.sealed_path();
-    Disk.rename(&path, &sealed)?;
-    Disk.sync_folder(&recording.folder)?;
+    root.rename(&path, &sealed)?;
+    root.sync_folder(&recording.folder)?;
     Ok(Recovered { path: sealed, packets, bytes_cut: len - end.min(len) })
 }
 

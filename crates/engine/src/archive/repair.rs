@@ -5,21 +5,20 @@
 //! it is made from the path of the packets, so a capture is recognised by making its name.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::fields::{self, FIELDS, Place};
-use super::ingest::{
-    FileReport, Ingest, Input, Progress, capture_name, copy_name, remove_if_there,
-};
+use super::ingest::{FileReport, Ingest, Input, Progress, capture_name, copy_name};
 use super::recording::{Recovered, is_recording};
 use super::segment::Segment;
-use super::{Archive, ArchiveError};
+use super::{Archive, ArchiveError, is_regular};
 use crate::chain;
 use crate::error::IndexError;
 use crate::index::MARK_RECORDS;
 use crate::packet::{Headers, decode};
-use crate::storage::{Disk, Storage};
+use crate::storage::Storage;
 
 /// What became of an archive.
 #[derive(Debug, Default)]
@@ -105,7 +104,7 @@ impl<'a> Repair<'a> {
     /// Does it. A damaged index is replaced only when another one is complete.
     pub fn run(&self) -> Result<RepairReport, ArchiveError> {
         let mut report = RepairReport::default();
-        self.remove_temporary(&mut report)?;
+        self.remove_temporary(&mut report);
         let (recovered, failed) = self.archive.seal_unfinished()?;
         report.recovered = recovered;
         self.check_drafts(&mut report);
@@ -157,6 +156,10 @@ impl<'a> Repair<'a> {
         let names: BTreeSet<&str> = files.iter().map(|path| capture_name(path)).collect();
         for copy in self.archive.copies_without_index(&names) {
             let name = copy.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if !is_regular(&copy) {
+                report.left.push((copy, super::NOT_A_FILE.into()));
+                continue;
+            }
             let what = if is_recording(name) { "a recording" } else { "our copy of a stream" };
             let message = format!("{}: {what} is not indexed", copy.display());
             report.problems.push((copy.clone(), message));
@@ -182,7 +185,7 @@ impl<'a> Repair<'a> {
             let is_sound = |draft: Segment| draft.index().verify(&mut |_| {}).problems.is_empty();
             if is_draft
                 && !Segment::open(&path).is_ok_and(is_sound)
-                && std::fs::remove_file(&path).is_ok()
+                && archive.root.remove(&path).is_ok()
             {
                 report.removed.push(path);
             }
@@ -261,7 +264,7 @@ impl<'a> Repair<'a> {
                 if Some(capture_name(&index)) == stem.as_deref() {
                     continue;
                 }
-                remove_if_there(&index)?;
+                self.archive.remove_if_there(&index)?;
                 report.removed.push(index);
             }
             report.captures.push(file);
@@ -270,26 +273,28 @@ impl<'a> Repair<'a> {
     }
 
     /// Removes what killed processes have left behind; what somebody holds stays.
-    fn remove_temporary(&self, report: &mut RepairReport) -> Result<(), ArchiveError> {
+    fn remove_temporary(&self, report: &mut RepairReport) {
         let archive = self.archive;
-        for folder in [archive.segments_folder(), archive.packets_folder(), archive.drafts_folder()]
-        {
+        let folders =
+            [archive.segments_folder(), archive.packets_folder(), archive.drafts_folder()];
+        for folder in folders.into_iter().chain([archive.folder.clone()]) {
             for entry in folder.read_dir().into_iter().flatten().flatten() {
                 let path = entry.path();
                 let name = entry.file_name();
                 let name = name.as_encoded_bytes();
-                if !name.starts_with(b".") || !name.ends_with(b".tmp") {
+                // In the archive's own folder there may be files of others.
+                let ending: &[u8] = if folder == archive.folder { b".toml.tmp" } else { b".tmp" };
+                if !name.starts_with(b".") || !name.ends_with(ending) {
                     continue;
                 }
-                if let Ok(held) = Disk.create(&path) {
-                    let removed = Disk.remove(&path);
-                    removed.map_err(|error| ArchiveError::io("remove", &path, error))?;
-                    drop(held);
-                    report.removed.push(path);
+                match archive.root.remove_stale(&path) {
+                    Ok(()) => report.removed.push(path),
+                    // Somebody writes it.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => report.left.push((path, error.to_string())),
                 }
             }
         }
-        Ok(())
     }
 }
 
@@ -463,6 +468,7 @@ fn tell(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::beneath::Rights;
     use crate::capture::{CaptureWriter, FileFormat, Interface};
     use crate::traffic::{Profile, Traffic};
 
@@ -541,7 +547,7 @@ mod tests {
         let archive = Archive::create(folder.path(), None, None).unwrap();
         let [held, left] =
             ["held", "left"].map(|name| archive.segments_folder().join(format!(".{name}.tdx.tmp")));
-        let file = Disk.create(&held).unwrap();
+        let file = archive.root().create(&held, Rights::USUAL).unwrap();
         std::fs::write(&left, "half an index").unwrap();
         let report = Repair::new(&archive).run().unwrap();
         assert_eq!(report.removed, std::slice::from_ref(&left));

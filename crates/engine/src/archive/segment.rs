@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::ArchiveError;
 use super::note::Note;
 use super::recording::{Recording, is_recording};
+use crate::beneath::open_named;
 use crate::capture::{CaptureReader, Record};
 use crate::index::{Index, MARK_RECORDS};
 use crate::packet::LinkType;
@@ -37,7 +38,7 @@ enum Kind {
 impl Segment {
     /// Opens the index file of a segment. Its packets are not looked at.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
-        let index = Index::open(path).map_err(ArchiveError::index(path))?;
+        let index = Index::open_own(path).map_err(ArchiveError::index(path))?;
         let bad = |message| ArchiveError::BadNote { path: path.to_owned(), message };
         let bytes = index.note().map_err(ArchiveError::index(path))?;
         let note =
@@ -119,11 +120,11 @@ impl Segment {
     /// Opens its packets. An error if the file is gone, or is not the one that was indexed.
     pub fn packets(&self) -> Result<Packets<'_>, ArchiveError> {
         let mut path = self.packet_path();
-        let mut opened = File::open(&path);
+        let mut opened = open_named(&path);
         if self.is_draft() && opened.is_err() {
             // A recording gets its name when it is complete, and that may be just now.
             path = self.note.source.absolute_path();
-            opened = File::open(&path);
+            opened = open_named(&path);
         }
         let mut file = opened.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => ArchiveError::BadPackets {

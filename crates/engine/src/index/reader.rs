@@ -1,5 +1,6 @@
 //! An index file, read where it lies.
 
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -17,6 +18,7 @@ use super::packed::Packed;
 use super::parting::Parting;
 use super::rowmap::{Codes, RowMap};
 use super::schema::{ColumnSpec, Schema, Width};
+use crate::beneath::open_own;
 use crate::error::{Expected, IndexError};
 use crate::mmap::Map;
 
@@ -159,7 +161,16 @@ impl Verified {
 impl Index {
     /// Opens an index file. It must not be changed in place while it is open.
     pub fn open(path: &Path) -> Result<Self, IndexError> {
-        let map = Map::open(path).map_err(|error| IndexError::io("open", path, error))?;
+        Self::mapped(path, Map::open(path))
+    }
+
+    /// Opens an index file of an archive: a link to one is refused.
+    pub(crate) fn open_own(path: &Path) -> Result<Self, IndexError> {
+        Self::mapped(path, open_own(path).and_then(|file| Map::of(&file)))
+    }
+
+    fn mapped(path: &Path, map: io::Result<Map>) -> Result<Self, IndexError> {
+        let map = map.map_err(|error| IndexError::io("open", path, error))?;
         Self::new(Bytes::Mapped(map))
             .map_err(|error| IndexError::InFile { path: path.to_owned(), source: error.into() })
     }

@@ -11,6 +11,7 @@ use super::marks::{self, Mark};
 use super::packed;
 use super::rowmap;
 use super::schema::{ColumnSpec, Schema};
+use crate::beneath::Rights;
 use crate::error::{Expected, IndexError};
 use crate::storage::{Storage, StorageFile, temporary_path};
 
@@ -46,13 +47,24 @@ impl<'s> IndexWriter<'s> {
         rows: u32,
         schema: Schema,
     ) -> Result<Self, IndexError> {
+        Self::with_rights(storage, path, rows, schema, Rights::USUAL)
+    }
+
+    /// Starts a file that only some may read.
+    pub fn with_rights(
+        storage: &'s dyn Storage,
+        path: &Path,
+        rows: u32,
+        schema: Schema,
+        rights: Rights,
+    ) -> Result<Self, IndexError> {
         check_schema(&schema)?;
         if path.file_name().is_none() {
             let error = std::io::ErrorKind::InvalidInput.into();
             return Err(IndexError::io("create", path, error));
         }
         let mut writer = Self {
-            pending: Pending::create(storage, temporary_path(path))?,
+            pending: Pending::create(storage, temporary_path(path), rights)?,
             path: path.to_owned(),
             rows,
             columns: schema.columns().collect(),
@@ -321,8 +333,8 @@ struct Pending<'s> {
 }
 
 impl<'s> Pending<'s> {
-    fn create(storage: &'s dyn Storage, path: PathBuf) -> Result<Self, IndexError> {
-        match storage.create(&path) {
+    fn create(storage: &'s dyn Storage, path: PathBuf, rights: Rights) -> Result<Self, IndexError> {
+        match storage.create(&path, rights) {
             Ok(file) => Ok(Self { storage, path, file: Some(file), len: 0 }),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 Err(IndexError::Busy { path })

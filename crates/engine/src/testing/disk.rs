@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tapdex_bitmap::sample::Random;
 
+use crate::beneath::Rights;
 use crate::storage::{Storage, StorageFile};
 
 /// A disk in memory. Bytes last when their file was synced, names when the folder was; what else
@@ -165,7 +166,7 @@ impl FaultyDisk {
 }
 
 impl Storage for FaultyDisk {
-    fn create(&self, path: &Path) -> io::Result<Box<dyn StorageFile>> {
+    fn create(&self, path: &Path, _rights: Rights) -> io::Result<Box<dyn StorageFile>> {
         let mut state = self.state();
         state.operation()?;
         let file = match state.names.get(path) {

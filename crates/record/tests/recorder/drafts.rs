@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tapdex_engine::archive::{Archive, Ingest, Input, Segment};
+use tapdex_engine::beneath::Root;
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{Follow, Query, in_time_order};
 use tapdex_engine::testing::PlainDevice;
@@ -390,8 +391,8 @@ struct Slow {
 }
 
 impl Disk for Slow {
-    fn create(&self, path: &Path) -> io::Result<Box<dyn PacketFile>> {
-        Ok(Box::new(SlowFile { file: FileSystem.create(path)?, disk: self.clone() }))
+    fn create(&self, root: &Root, path: &Path) -> io::Result<Box<dyn PacketFile>> {
+        Ok(Box::new(SlowFile { file: FileSystem.create(root, path)?, disk: self.clone() }))
     }
 
     fn space(&self, _folder: &Path) -> io::Result<Space> {

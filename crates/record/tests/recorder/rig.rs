@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tapdex_engine::archive::device::SegmentDevice;
 use tapdex_engine::archive::{Archive, Segment};
+use tapdex_engine::beneath::Root;
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{Query, in_time_order};
 use tapdex_record::disk::{Disk, FileSystem, PacketFile, Space};
@@ -178,8 +179,8 @@ pub(crate) fn bytes_in(folder: &Path) -> u64 {
 }
 
 impl Disk for BadDisk {
-    fn create(&self, path: &Path) -> io::Result<Box<dyn PacketFile>> {
-        let file = FileSystem.create(path)?;
+    fn create(&self, root: &Root, path: &Path) -> io::Result<Box<dyn PacketFile>> {
+        let file = FileSystem.create(root, path)?;
         Ok(Box::new(BadFile { file, path: path.to_owned(), disk: self.clone() }))
     }
 

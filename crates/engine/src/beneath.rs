@@ -1,0 +1,565 @@
+//! Changing files in a folder without ever leaving it.
+//!
+//! This is the only module that creates, writes, cuts, renames or removes files. It holds a handle
+//! of a folder and takes single names in it: no path, no `..`, no link. Whatever a note, a link or a
+//! name in an archive says, nothing outside the archive's own folders can be changed.
+//!
+//! ```text
+//! Dir    a folder, by its handle; a link to a folder counts only where the user has named it
+//! Root   an archive: its folder, and in it segments/, packets/ and drafts/
+//! ```
+//!
+//! What is read may lie elsewhere: captures stay where they are. [`open_named`] opens such a file,
+//! [`open_own`] one that has to be the archive's own. Both refuse at once what is no regular file:
+//! a FIFO would have us wait, and a device has no end.
+
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, TryLockError};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+
+use crate::storage::{Storage, StorageFile, temporary_path};
+
+/// How much the disk gets at a time, where pieces are smaller.
+const BUFFER_LEN: usize = 1 << 20;
+
+/// How often a file that turns out to be another's is given up for a new one.
+const ATTEMPTS_MAX: usize = 100;
+
+/// The folders that an archive has in its own.
+const FOLDERS: [&str; 3] = ["segments", "packets", "drafts"];
+
+/// Who may read a file that is to be made. Its owner always may: whoever makes it could read what
+/// it is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rights {
+    mode: u32,
+    /// The group that the rights of the group are for; `None` if they are for any.
+    group: Option<u32>,
+}
+
+impl Rights {
+    /// Those that the user has chosen for new files (`umask`).
+    pub const USUAL: Self = Self { mode: 0o666, group: None };
+    /// The owner and the group of whoever makes it.
+    pub const GROUP: Self = Self { mode: 0o640, group: None };
+
+    /// Whoever may read a file may read what is made of it.
+    pub fn of(metadata: &Metadata) -> Self {
+        let mode = metadata.mode() & 0o644 | 0o600;
+        // What everybody may read, members of any group may.
+        let all = mode & 0o044 == 0o044;
+        Self { mode, group: (!all).then(|| metadata.gid()) }
+    }
+
+    /// Those who have both rights.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let mut mode = self.mode & other.mode;
+        if self.group.zip(other.group).is_some_and(|(a, b)| a != b) {
+            mode &= !0o070;
+        }
+        Self { mode, group: self.group.or(other.group) }
+    }
+
+    /// The mode of a file that belongs to a group.
+    fn mode(self, group: u32) -> Mode {
+        let is_other = self.group.is_some_and(|own| own != group);
+        Mode::from_raw_mode(if is_other { self.mode & !0o070 } else { self.mode })
+    }
+}
+
+fn refused(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+/// A name in a folder, and nothing more.
+fn plain(name: &OsStr) -> io::Result<&OsStr> {
+    let bytes = name.as_bytes();
+    match bytes {
+        b"" | b"." | b".." => Err(refused(format!("{name:?} is no name of a file"))),
+        _ if bytes.contains(&b'/') => Err(refused(format!("{name:?} is no name of a file"))),
+        _ => Ok(name),
+    }
+}
+
+/// The folder that a path is in, and its name there.
+pub(crate) fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
+    let name = path.file_name().ok_or_else(|| refused(format!("{path:?} is no file")))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    Ok((folder.unwrap_or(Path::new(".")), name))
+}
+
+fn kind(mode: u32) -> &'static str {
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a folder",
+        FileType::Symlink => "a link",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Unknown => "nothing known",
+    }
+}
+
+/// An error unless the mode is that of a regular file.
+fn check_regular(mode: u32) -> io::Result<()> {
+    if FileType::from_raw_mode(mode) == FileType::RegularFile {
+        return Ok(());
+    }
+    Err(refused(format!("it is {}, and no regular file", kind(mode))))
+}
+
+/// A folder, by its handle. It takes names, never paths, and follows no link.
+#[derive(Debug, Clone)]
+pub struct Dir {
+    handle: Arc<OwnedFd>,
+}
+
+impl Dir {
+    /// Opens a folder that the user has named: where its path has links, they are followed.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Self { handle: Arc::new(handle) })
+    }
+
+    /// A folder in this one. A link to a folder is none.
+    pub fn folder(&self, name: &OsStr) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&self.handle, plain(name)?, flags, Mode::empty());
+        let handle = opened.map_err(|error| match error {
+            rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP => {
+                let shown = name.display();
+                refused(format!("{shown} is a link, or no folder, and nothing is changed in it"))
+            }
+            error => error.into(),
+        })?;
+        Ok(Self { handle: Arc::new(handle) })
+    }
+
+    /// Makes a folder in this one, unless there is one.
+    pub fn make_folder(&self, name: &OsStr) -> io::Result<Self> {
+        let mode = Mode::from_raw_mode(0o777);
+        match rustix::fs::mkdirat(&self.handle, plain(name)?, mode) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => self.folder(name),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What a name leads to, links not followed.
+    fn stat(&self, name: &OsStr) -> io::Result<rustix::fs::Stat> {
+        Ok(rustix::fs::statat(&self.handle, plain(name)?, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// Whether there is something of this name, be it a link that leads nowhere.
+    pub fn exists(&self, name: &OsStr) -> bool {
+        self.stat(name).is_ok()
+    }
+
+    /// Opens a regular file that is there.
+    fn open_file(&self, name: &OsStr, how: OFlags) -> io::Result<File> {
+        // A device may do something when it is opened, so it is not.
+        check_regular(self.stat(name)?.st_mode)?;
+        let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(&self.handle, name, flags, Mode::empty())?);
+        check_regular(file.metadata()?.mode())?;
+        Ok(file)
+    }
+
+    /// Opens a file to be read.
+    pub fn read(&self, name: &OsStr) -> io::Result<File> {
+        self.open_file(name, OFlags::RDONLY)
+    }
+
+    /// Opens a file to be changed. One that has a second name is not ours alone, and is refused.
+    pub fn write(&self, name: &OsStr) -> io::Result<File> {
+        let file = self.open_file(name, OFlags::RDWR)?;
+        match file.metadata()?.nlink() {
+            0 | 1 => Ok(file),
+            _ => Err(refused("it has a second name (a hard link), and is not changed".into())),
+        }
+    }
+
+    /// Creates a file that must not be there yet, and locks it.
+    pub fn create_new(&self, name: &OsStr, rights: Rights) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = rights.mode(rustix::process::getegid().as_raw());
+        let file = File::from(rustix::fs::openat(&self.handle, plain(name)?, flags, mode)?);
+        let made = file.metadata()?;
+        let most = rights.mode(made.gid());
+        if mode & !most != Mode::empty() {
+            // The folder gives its group to the files in it.
+            rustix::fs::fchmod(&file, most & Mode::from_raw_mode(made.mode()))?;
+        }
+        // As long as it is held, nobody takes it for left behind.
+        file.try_lock().map_err(io::Error::from)?;
+        match self.is_at(&file, name)? {
+            true => Ok(file),
+            // Somebody has taken it for that before it was held, and removed it.
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Creates a file and locks it, in the place of one that a killed process has left behind. If
+    /// somebody holds that, it fails with [`io::ErrorKind::WouldBlock`]. A link, or a file that has
+    /// a second name, is not replaced: [`io::ErrorKind::AlreadyExists`].
+    pub fn create(&self, name: &OsStr, rights: Rights) -> io::Result<File> {
+        for _ in 0..ATTEMPTS_MAX {
+            match self.create_new(name, rights) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_there() => {
+                    continue;
+                }
+                outcome => return outcome,
+            }
+            self.remove_stale(name)?;
+        }
+        // As many others have finished this file in the meantime: it is theirs.
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Whether the folder was not removed.
+    fn is_there(&self) -> bool {
+        rustix::fs::fstat(&self.handle).is_ok_and(|stat| stat.st_nlink > 0)
+    }
+
+    /// Removes a file that a killed process has left behind; one that is gone is fine. If somebody
+    /// holds it, it fails with [`io::ErrorKind::WouldBlock`].
+    pub fn remove_stale(&self, name: &OsStr) -> io::Result<()> {
+        let stat = match self.stat(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            stat => stat?,
+        };
+        let not_ours = |what: &str| {
+            let shown = name.display();
+            let what = format!("{shown} is {what}; remove it if it is not wanted");
+            io::Error::new(io::ErrorKind::AlreadyExists, what)
+        };
+        if check_regular(stat.st_mode).is_err() {
+            return Err(not_ours(kind(stat.st_mode)));
+        }
+        let file = match self.read(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // Between the two calls its owner may have finished and renamed it: then what is locked is
+        // a finished file. Only a locked file that still has the name was left behind.
+        if !self.is_at(&file, name)? {
+            return Ok(());
+        }
+        if file.metadata()?.nlink() > 1 {
+            return Err(not_ours("a file with a second name (a hard link)"));
+        }
+        // Removed while it is held, or it could be another's by now.
+        self.remove(name)
+    }
+
+    /// Whether a name leads to a file.
+    fn is_at(&self, file: &File, name: &OsStr) -> io::Result<bool> {
+        let ours = file.metadata()?;
+        match self.stat(name) {
+            Ok(there) => Ok((there.st_dev, there.st_ino) == (ours.dev(), ours.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a file of which only the lock matters, or makes it.
+    pub fn lock_file(&self, name: &OsStr) -> io::Result<File> {
+        match self.open_file(name, OFlags::WRONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+                let mode = Mode::from_raw_mode(0o666);
+                let file = rustix::fs::openat(&self.handle, name, flags | OFlags::CLOEXEC, mode)?;
+                let file = File::from(file);
+                check_regular(file.metadata()?.mode())?;
+                Ok(file)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Gives a file another name in the folder; what had that name before is gone.
+    pub fn rename(&self, source: &OsStr, target: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.handle, plain(source)?, &self.handle, plain(target)?)?)
+    }
+
+    /// Removes a file; of a link, the link.
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.handle, plain(name)?, AtFlags::empty())?)
+    }
+
+    /// Sees to it that the names in the folder outlast a crash.
+    pub fn sync(&self) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(&self.handle, ".", flags, Mode::empty())?;
+        Ok(rustix::fs::fsync(folder)?)
+    }
+
+    /// Creates a file to be written to its end; see [`create`](Self::create).
+    pub(crate) fn start(&self, name: &OsStr, rights: Rights) -> io::Result<Box<dyn StorageFile>> {
+        let file = self.create(name, rights)?;
+        Ok(Box::new(Growing { file: BufWriter::with_capacity(BUFFER_LEN, file) }))
+    }
+}
+
+#[derive(Debug)]
+struct Growing {
+    file: BufWriter<File>,
+}
+
+impl StorageFile for Growing {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.file.get_ref().sync_all()
+    }
+}
+
+/// The folder of an archive: all that is changed in an archive is changed through it.
+///
+/// Its methods take the paths that the archive has for its files. Such a path only says which of
+/// the four folders is meant and which name in it; all others are refused.
+#[derive(Debug, Clone)]
+pub struct Root {
+    path: PathBuf,
+    top: Dir,
+}
+
+impl Root {
+    /// Opens the folder. If its path has links, they are followed, once: the user has named it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let shown = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        Ok(Self { path: path.to_owned(), top: Dir::open(shown)? })
+    }
+
+    /// Opens the folder, or makes it and those above it.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        match Self::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(path)?;
+                Self::open(path)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes one of the archive's folders, unless it is there.
+    pub fn make_folder(&self, path: &Path) -> io::Result<()> {
+        match self.parts(path)? {
+            (Some(folder), None) => self.top.make_folder(folder).map(drop),
+            _ => Err(outside(path)),
+        }
+    }
+
+    /// Which of the archive's folders a path means, and which name in it.
+    fn parts<'p>(&self, path: &'p Path) -> io::Result<(Option<&'p OsStr>, Option<&'p OsStr>)> {
+        let rest = path.strip_prefix(&self.path).map_err(|_| outside(path))?;
+        let mut parts = rest.components();
+        let is_folder = |name: &OsStr| FOLDERS.iter().any(|folder| name == *folder);
+        match (parts.next(), parts.next(), parts.next()) {
+            (None, ..) => Ok((None, None)),
+            (Some(Component::Normal(folder)), None, _) if is_folder(folder) => {
+                Ok((Some(folder), None))
+            }
+            (Some(Component::Normal(name)), None, _) => Ok((None, Some(name))),
+            (Some(Component::Normal(folder)), Some(Component::Normal(name)), None)
+                if is_folder(folder) =>
+            {
+                Ok((Some(folder), Some(name)))
+            }
+            _ => Err(outside(path)),
+        }
+    }
+
+    /// One of the archive's folders.
+    fn dir(&self, folder: Option<&OsStr>) -> io::Result<Dir> {
+        folder.map_or_else(|| Ok(self.top.clone()), |folder| self.top.folder(folder))
+    }
+
+    /// The folder that has a file, and its name there.
+    fn place<'p>(&self, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
+        let (folder, name) = self.parts(path)?;
+        Ok((self.dir(folder)?, name.ok_or_else(|| outside(path))?))
+    }
+
+    /// Opens a file of the archive to be read.
+    pub fn read(&self, path: &Path) -> io::Result<File> {
+        let (folder, name) = self.place(path)?;
+        folder.read(name)
+    }
+
+    /// Opens a file of the archive to be changed.
+    pub fn write(&self, path: &Path) -> io::Result<File> {
+        let (folder, name) = self.place(path)?;
+        folder.write(name)
+    }
+
+    /// Whether there is something of this name.
+    pub fn exists(&self, path: &Path) -> bool {
+        self.place(path).is_ok_and(|(folder, name)| folder.exists(name))
+    }
+
+    /// Creates a file that must not be there yet, and locks it.
+    pub fn create_new(&self, path: &Path, rights: Rights) -> io::Result<File> {
+        let (folder, name) = self.place(path)?;
+        folder.create_new(name, rights)
+    }
+
+    /// Opens a file of which only the lock matters, or makes it.
+    pub fn lock_file(&self, path: &Path) -> io::Result<File> {
+        let (folder, name) = self.place(path)?;
+        folder.lock_file(name)
+    }
+
+    /// Removes a file; one that is gone is fine.
+    pub fn remove_if_there(&self, path: &Path) -> io::Result<()> {
+        match self.remove(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Removes a file that a killed process has left behind; see [`Dir::remove_stale`].
+    pub fn remove_stale(&self, path: &Path) -> io::Result<()> {
+        let (folder, name) = self.place(path)?;
+        folder.remove_stale(name)
+    }
+
+    /// Writes a whole file: what has its name is the old one or all of the new one. `prepare` makes
+    /// the bytes while nobody else can write the file; if there is nothing to write, it is left.
+    pub fn replace(
+        &self,
+        path: &Path,
+        rights: Rights,
+        prepare: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> io::Result<()> {
+        let temporary = temporary_path(path);
+        let mut file = self.create(&temporary, rights)?;
+        let mut publish = |bytes: &[u8]| {
+            file.append(bytes)?;
+            file.sync()?;
+            self.rename(&temporary, path)
+        };
+        let done = prepare().map_or(Ok(false), |bytes| publish(&bytes).map(|()| true));
+        if !matches!(done, Ok(true)) {
+            // What is left over is removed the next time.
+            drop(self.remove(&temporary));
+        }
+        if done? {
+            let (folder, _) = self.place(path)?;
+            folder.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a whole file that is written often: it is not synced.
+    pub fn put(&self, path: &Path, bytes: &[u8], rights: Rights) -> io::Result<()> {
+        let temporary = temporary_path(path);
+        // What another process has left, or a link that somebody has put there.
+        self.remove_if_there(&temporary)?;
+        let (folder, name) = self.place(&temporary)?;
+        let mut file = folder.create_new(name, rights)?;
+        file.write_all(bytes)?;
+        self.rename(&temporary, path)
+    }
+}
+
+fn outside(path: &Path) -> io::Error {
+    refused(format!("{} is none of the archive's own files", path.display()))
+}
+
+impl Storage for Root {
+    fn create(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn StorageFile>> {
+        let (folder, name) = self.place(path)?;
+        folder.start(name, rights)
+    }
+
+    fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {
+        let ((from, _), (to, target)) = (self.parts(source)?, self.parts(target)?);
+        if from != to {
+            return Err(refused("files stay in their folder".into()));
+        }
+        let (folder, source) = self.place(source)?;
+        folder.rename(source, target.unwrap_or_default())
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        match self.parts(folder)? {
+            (name, None) => self.dir(name)?.sync(),
+            _ => Err(outside(folder)),
+        }
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let (folder, name) = self.place(path)?;
+        folder.remove(name)
+    }
+}
+
+/// Cuts off what is behind an offset of a file that was opened or created here. A file that is
+/// shorter stays as it is.
+pub fn cut(file: &File, len: u64) -> io::Result<()> {
+    if file.metadata()?.len() > len {
+        file.set_len(len)?;
+    }
+    Ok(())
+}
+
+/// Opens a regular file to be read, with flags of our own.
+fn open_regular(path: &Path, metadata: io::Result<Metadata>, flags: OFlags) -> io::Result<File> {
+    // A device may do something when it is opened, so it is not.
+    check_regular(metadata?.mode())?;
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    check_regular(file.metadata()?.mode())?;
+    Ok(file)
+}
+
+/// Opens a regular file that somebody has named to be read, links followed. What is no regular file
+/// is refused at once: [`io::ErrorKind::InvalidInput`].
+pub fn open_named(path: &Path) -> io::Result<File> {
+    open_regular(path, path.metadata(), OFlags::empty())
+}
+
+/// Opens a regular file of an archive to be read. A link is refused, too.
+pub fn open_own(path: &Path) -> io::Result<File> {
+    open_regular(path, path.symlink_metadata(), OFlags::NOFOLLOW)
+}
+
+/// The text of a file that has at most so many bytes.
+pub fn read_text(file: File, most: u64) -> io::Result<String> {
+    let mut text = String::new();
+    let len = file.take(most.saturating_add(1)).read_to_string(&mut text)?;
+    if len as u64 > most {
+        let message = format!("it has more than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(text)
+}
