@@ -10,6 +10,7 @@ mod decode;
 mod disk;
 pub mod filters;
 mod forge;
+pub mod mutate;
 mod recording;
 mod segment_device;
 mod table;

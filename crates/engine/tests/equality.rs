@@ -19,10 +19,14 @@ mod compare;
 #[path = "decode/frames.rs"]
 #[allow(dead_code, reason = "shared with the tests of the decoder")]
 mod frames;
+#[path = "equality/known.rs"]
+mod known;
 #[path = "equality/made.rs"]
 mod made;
 #[path = "equality/oracle.rs"]
 mod oracle;
+#[path = "equality/pairs.rs"]
+mod pairs;
 #[path = "equality/questions.rs"]
 mod questions;
 #[path = "equality/traces.rs"]

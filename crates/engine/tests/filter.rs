@@ -300,7 +300,7 @@ fn words(test: &Test) -> Option<String> {
             let proto = if *version == IpVersion::V4 { "icmp" } else { "icmp6" };
             format!("{proto}[{}] {} {value}", usize::from(*code), sign(comparison))
         }
-        Test::Opaque { .. } | Test::Field(_) => return None,
+        Test::Opaque { .. } | Test::Untold | Test::Field(_) => return None,
     })
 }
 
@@ -325,7 +325,7 @@ fn tests_say_what_libpcap_does() {
             let name = format!("{:?}", term.test);
             let name = name.split([' ', '(', '{']).next().unwrap().to_owned();
             let (own, within) = match &term.test {
-                Test::Opaque { within: None } => continue,
+                Test::Opaque { within: None } | Test::Untold => continue,
                 Test::Opaque { within: Some(within) } => (words(within), true),
                 test => (words(test), false),
             };
@@ -611,6 +611,23 @@ fn languages_are_told_apart() {
     }
     for text in ["", "tcp", "after 2012-11-03 11:05:00.5", "host 10.0.0.1", "ip proto ipv6"] {
         assert_eq!(Syntax::of(text), Syntax::Pcap, "{text}");
+    }
+    // Words are told apart by more than blanks.
+    for text in [
+        "!proto ipv6",
+        "(proto ipv6-icmp)",
+        "not (proto \\ipv6)",
+        "tcp or(proto(ipv6))",
+        "ip protochain ipv6",
+        "proto 6 or ipv6-icmp",
+        "ip proto (ipv6 or ipv6-icmp)",
+    ] {
+        assert_eq!(Syntax::of(text), Syntax::Pcap, "{text}");
+        assert!(ethernet(text).is_ok() && Filter::parse(text, NOW_NS).is_ok(), "{text}");
+    }
+    for text in ["ipv6 and tcp", "(icmpv6)", "not(ipv6)", "!icmpv6||tcp", "ip.proto == 41 && ipv6"]
+    {
+        assert_eq!(Syntax::of(text), Syntax::Wireshark, "{text}");
     }
 }
 

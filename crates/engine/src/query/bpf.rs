@@ -22,6 +22,9 @@
 //!
 //! - The answers are those of libpcap's own machine: a load past the captured bytes and a division
 //!   by zero reject the packet, and numbers have 32 bits that wrap around.
+//! - But for one thing: scratch memory that a program looks at before it stores something there is
+//!   0. libpcap compiles such programs, for what follows `geneve` where that does not hold, and its
+//!   own machine then takes what is left of the packets before.
 //! - A filter that libpcap calls "expression rejects all packets" is a program that does.
 //! - Filters are compiled as `tcpdump -r` compiles them: for a file, optimised, and with 0 for the
 //!   netmask, so that `ip broadcast` means the addresses 0.0.0.0 and 255.255.255.255.
@@ -195,13 +198,21 @@ impl Program {
 
     /// Whether it takes a frame, of which `frame` was captured, and which had `wire_len` bytes.
     pub fn matches(&self, frame: &[u8], wire_len: u32) -> bool {
-        self.run(frame, wire_len).unwrap_or(0) != 0
+        self.run(frame, wire_len, &mut [0; MEMORY]).unwrap_or(0) != 0
+    }
+
+    /// Whether it looks, for this frame, at scratch memory that it stored nothing in. libpcap's
+    /// machine then finds there what the packets before it left.
+    #[cfg(feature = "testing")]
+    pub fn reads_unset_memory(&self, frame: &[u8], wire_len: u32) -> bool {
+        let mut memory = Watched { words: [0; MEMORY], stored: [false; MEMORY], unset: false };
+        _ = self.run(frame, wire_len, &mut memory);
+        memory.unset
     }
 
     /// What it returns; `None` if a load or a division ended it.
-    fn run(&self, frame: &[u8], wire_len: u32) -> Option<u32> {
+    fn run(&self, frame: &[u8], wire_len: u32, memory: &mut impl Memory) -> Option<u32> {
         let (mut a, mut x) = (0_u32, 0_u32);
-        let mut memory = [0_u32; MEMORY];
         let mut at = 0_usize;
         loop {
             let step = self.steps.get(at)?;
@@ -218,11 +229,11 @@ impl Program {
                 Code::LoadLenX => x = wire_len,
                 Code::LoadNumber => a = k,
                 Code::LoadNumberX => x = k,
-                Code::LoadMemory => a = *memory.get(k as usize)?,
-                Code::LoadMemoryX => x = *memory.get(k as usize)?,
+                Code::LoadMemory => a = memory.load(k as usize)?,
+                Code::LoadMemoryX => x = memory.load(k as usize)?,
                 Code::LoadHeaderLen => x = (load(frame, u64::from(k), Size::Byte)? & 15) << 2,
-                Code::Store => *memory.get_mut(k as usize)? = a,
-                Code::StoreX => *memory.get_mut(k as usize)? = x,
+                Code::Store => memory.store(k as usize, a)?,
+                Code::StoreX => memory.store(k as usize, x)?,
                 Code::AluNumber(alu) => a = alu.apply(a, k)?,
                 Code::AluX(alu) => a = alu.apply(a, x)?,
                 Code::Negate => a = a.wrapping_neg(),
@@ -235,6 +246,46 @@ impl Program {
                 Code::XToA => a = x,
             }
         }
+    }
+}
+
+/// Scratch memory.
+trait Memory {
+    fn load(&mut self, at: usize) -> Option<u32>;
+    fn store(&mut self, at: usize, value: u32) -> Option<()>;
+}
+
+impl Memory for [u32; MEMORY] {
+    #[inline]
+    fn load(&mut self, at: usize) -> Option<u32> {
+        self.get(at).copied()
+    }
+
+    #[inline]
+    fn store(&mut self, at: usize, value: u32) -> Option<()> {
+        *self.get_mut(at)? = value;
+        Some(())
+    }
+}
+
+/// Scratch memory, and whether something was loaded that had not been stored.
+#[cfg(feature = "testing")]
+struct Watched {
+    words: [u32; MEMORY],
+    stored: [bool; MEMORY],
+    unset: bool,
+}
+
+#[cfg(feature = "testing")]
+impl Memory for Watched {
+    fn load(&mut self, at: usize) -> Option<u32> {
+        self.unset |= !self.stored.get(at)?;
+        self.words.load(at)
+    }
+
+    fn store(&mut self, at: usize, value: u32) -> Option<()> {
+        *self.stored.get_mut(at)? = true;
+        self.words.store(at, value)
     }
 }
 
@@ -422,7 +473,7 @@ mod tests {
     fn run(lines: &[&str], frame: &[u8]) -> Option<u32> {
         let mut lines = lines.to_vec();
         lines.push("22 0 0 0");
-        program(&lines).unwrap().run(frame, 1000)
+        program(&lines).unwrap().run(frame, 1000, &mut [0; MEMORY])
     }
 
     #[test]

@@ -115,6 +115,48 @@ pub(crate) enum Dialect {
     Network,
 }
 
+/// Where columns have network headers: behind the link's own, or behind one tag or two. libpcap
+/// looks in more places; those have no level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Link,
+    Tag,
+    TwoTags,
+}
+
+impl Level {
+    fn of(shift: Shift) -> Option<Self> {
+        match shift {
+            Shift::Tags(0) => Some(Self::Link),
+            Shift::Tags(1) => Some(Self::Tag),
+            Shift::Tags(2) => Some(Self::TwoTags),
+            Shift::Tags(_) | Shift::Elsewhere => None,
+        }
+    }
+
+    fn tags(self) -> u8 {
+        match self {
+            Self::Link => 0,
+            Self::Tag => 1,
+            Self::TwoTags => 2,
+        }
+    }
+}
+
+/// How columns answer a term.
+enum Reading<'t> {
+    /// Not at all: all rows are unknown.
+    Nowhere,
+    /// A field of Wireshark's.
+    Field(&'t FieldTest),
+    /// The length on the wire is in one of these ranges.
+    Length(Vec<RangeInclusive<u128>>),
+    /// A test of headers at a level.
+    At(Level, &'t Test),
+    /// The rows for which that test holds are unknown, and it is false elsewhere.
+    Within(Level, &'t Test),
+}
+
 /// Answers terms from the columns of a segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Planner<'a> {
@@ -232,72 +274,93 @@ impl<'a> Planner<'a> {
 
     /// The rows for which columns do not tell whether a term holds.
     pub(crate) fn unknown_to(&self, term: &Term) -> Planned<'a> {
-        if let Test::Field(test) = &term.test {
-            return self.unknown_to_field(test);
-        }
-        // Lengths are not loaded from the frame.
-        if let &Test::Length(comparison, len) = &term.test {
-            return self.length_edge(&values_of(comparison, len.into(), u32::MAX.into()));
-        }
-        let odd = self.equals(names::ODD, 1)?;
-        // MAC addresses are not moved by tags.
-        if matches!(term.test, Test::Mac { .. } | Test::EtherMulticast) {
-            return Ok(odd);
-        }
-        let tagged = [Encap::Tag, Encap::TwoTags, Encap::ManyTags, Encap::TagsMpls];
-        let shifted = match term.shift {
-            Shift::Tags(0) => match &term.test {
-                Test::EtherType(kind) if ETHERTYPES_VLAN.contains(kind) => self.encap(&tagged)?,
-                _ => Set::None,
-            },
-            Shift::Tags(1) => self.encap(&[Encap::None, Encap::Mpls, Encap::TagsMpls])?,
-            Shift::Tags(2) => self.encap(&[Encap::TwoTags])?.not(self.index.rows()),
-            Shift::Tags(_) | Shift::Elsewhere => Set::All,
-        };
-        // Behind tags, the type of the second one is not kept.
-        let typed = match (&term.test, term.shift) {
-            (Test::EtherType(kind), Shift::Tags(1..)) if ETHERTYPES_VLAN.contains(kind) => {
-                self.encap(&tagged)?
+        match self.reading(term) {
+            Reading::Nowhere => Ok(Set::All),
+            Reading::Field(test) => self.unknown_to_field(test),
+            Reading::Length(lengths) => self.length_edge(&lengths),
+            Reading::At(level, test) => self.unclear(level, test),
+            Reading::Within(level, test) => {
+                Ok(Set::any_of(vec![self.unclear(level, test)?, self.test(level, test)?]))
             }
-            (Test::Vlan(_), Shift::Tags(2..)) => Set::All,
-            (Test::Mpls(_), Shift::Tags(1..)) => Set::All,
-            _ => Set::None,
-        };
-        let hidden = match &term.test {
-            Test::Opaque { within: None } => Set::All,
-            Test::Opaque { within: Some(within) } => self.test(within, term.shift)?,
-            _ => Set::None,
-        };
-        Ok(Set::any_of(vec![odd, shifted, typed, hidden]))
+        }
     }
 
     /// The rows for which a term holds, unknown ones left out.
     pub(crate) fn holds(&self, term: &Term) -> Planned<'a> {
-        if matches!(term.test, Test::Opaque { .. }) {
-            return Ok(Set::None);
-        }
-        if let Test::Field(test) = &term.test {
-            return self.field(test);
-        }
-        if let &Test::Length(comparison, len) = &term.test {
-            return self.length(&values_of(comparison, len.into(), u32::MAX.into()));
-        }
-        let found = self.test(&term.test, term.shift)?;
-        if matches!(found, Set::None) {
-            return Ok(Set::None);
-        }
-        match self.unknown_to(term)? {
-            Set::None => Ok(found),
-            Set::All => Ok(Set::None),
-            unknown => Ok(found.and(unknown.not(self.index.rows()))),
+        match self.reading(term) {
+            // All that may be true is unknown.
+            Reading::Nowhere | Reading::Within(..) => Ok(Set::None),
+            Reading::Field(test) => self.field(test),
+            Reading::Length(lengths) => self.length(&lengths),
+            Reading::At(level, test) => {
+                let found = self.test(level, test)?;
+                if matches!(found, Set::None) {
+                    return Ok(Set::None);
+                }
+                match self.unclear(level, test)? {
+                    Set::None => Ok(found),
+                    Set::All => Ok(Set::None),
+                    unknown => Ok(found.and(unknown.not(self.index.rows()))),
+                }
+            }
         }
     }
 
-    /// The rows for which a test holds; unknown ones may or may not be among them.
-    fn test(&self, test: &Test, shift: Shift) -> Planned<'a> {
-        let Shift::Tags(tags) = shift else {
-            return Ok(Set::None);
+    /// How a term is read from columns. What has no place in them is read nowhere: only from here
+    /// there is a way to the rows of a test.
+    fn reading<'t>(&self, term: &'t Term) -> Reading<'t> {
+        let test = match &term.test {
+            Test::Field(test) => return Reading::Field(test),
+            // Lengths are not loaded from the frame.
+            &Test::Length(comparison, len) => {
+                return Reading::Length(values_of(comparison, len.into(), u32::MAX.into()));
+            }
+            Test::Opaque { within: None } | Test::Untold => return Reading::Nowhere,
+            Test::Opaque { within: Some(within) } => within,
+            test => test,
         };
+        let Some(level) = Level::of(term.shift) else { return Reading::Nowhere };
+        match (test, level) {
+            // Neither the id of a third tag nor labels behind tags have a column.
+            (Test::Vlan(_), Level::TwoTags) | (Test::Mpls(_), Level::Tag | Level::TwoTags) => {
+                Reading::Nowhere
+            }
+            (Test::Mac { .. } | Test::EtherMulticast, _) if self.dialect != Dialect::Ethernet => {
+                Reading::Nowhere
+            }
+            _ if matches!(term.test, Test::Opaque { .. }) => Reading::Within(level, test),
+            _ => Reading::At(level, test),
+        }
+    }
+
+    /// The rows for which columns do not tell whether a test holds at a level.
+    fn unclear(&self, level: Level, test: &Test) -> Planned<'a> {
+        let odd = self.equals(names::ODD, 1)?;
+        match test {
+            // MAC addresses are not moved by tags.
+            Test::Mac { .. } | Test::EtherMulticast => return Ok(odd),
+            Test::Length(..) | Test::Opaque { .. } | Test::Untold | Test::Field(_) => {
+                return Ok(Set::All);
+            }
+            _ => {}
+        }
+        let tagged = [Encap::Tag, Encap::TwoTags, Encap::ManyTags, Encap::TagsMpls];
+        // The type of a tag is not kept, but for the fact that there is one.
+        let typed = match test {
+            Test::EtherType(kind) if ETHERTYPES_VLAN.contains(kind) => self.encap(&tagged)?,
+            _ => Set::None,
+        };
+        let shifted = match level {
+            Level::Link => Set::None,
+            Level::Tag => self.encap(&[Encap::None, Encap::Mpls, Encap::TagsMpls])?,
+            Level::TwoTags => self.encap(&[Encap::TwoTags])?.not(self.index.rows()),
+        };
+        Ok(Set::any_of(vec![odd, typed, shifted]))
+    }
+
+    /// The rows for which a test holds at a level; unclear ones may or may not be among them.
+    fn test(&self, level: Level, test: &Test) -> Planned<'a> {
+        let tags = level.tags();
         let behind = |kind: u16| -> Result<Vec<Set<'a>>, IndexError> {
             Ok(vec![
                 self.equals(names::ENCAP, tags.into())?,
@@ -356,9 +419,6 @@ impl<'a> Planner<'a> {
                 all(behind(ETHERTYPE_IPV6)?, vec![found])
             }
             Test::Mac { direction, address } => {
-                if self.dialect != Dialect::Ethernet {
-                    return Ok(Set::None);
-                }
                 let end = |name: &str| self.equals(name, (*address).into());
                 self.ends(*direction, names::ETH_SRC, names::ETH_DST, &end)?
             }
@@ -396,21 +456,18 @@ impl<'a> Planner<'a> {
             }
             Test::Vlan(id) => {
                 let tagged = [Encap::Tag, Encap::TwoTags, Encap::ManyTags, Encap::TagsMpls];
-                let encap = match tags {
-                    0 => self.encap(&tagged)?,
-                    1 => self.encap(&[Encap::TwoTags, Encap::ManyTags])?,
-                    _ => return Ok(Set::None),
+                let (encap, name) = match level {
+                    Level::Link => (self.encap(&tagged)?, names::VLAN),
+                    Level::Tag | Level::TwoTags => {
+                        (self.encap(&[Encap::TwoTags, Encap::ManyTags])?, names::VLAN_INNER)
+                    }
                 };
-                let name = if tags == 0 { names::VLAN } else { names::VLAN_INNER };
                 match id {
                     None => encap,
                     Some(id) => encap.and(self.equals(name, (*id).into())?),
                 }
             }
             Test::Mpls(label) => {
-                if tags > 0 {
-                    return Ok(Set::None);
-                }
                 let encap = self.encap(&[Encap::Mpls])?;
                 match label {
                     None => encap,
@@ -441,7 +498,8 @@ impl<'a> Planner<'a> {
                 ];
                 all(behind(kind)?, more)
             }
-            Test::Length(..) | Test::Opaque { .. } | Test::Field(_) => Set::None,
+            // Unclear in all rows.
+            Test::Length(..) | Test::Opaque { .. } | Test::Untold | Test::Field(_) => Set::None,
         })
     }
 
@@ -686,6 +744,7 @@ fn is_plain(test: &Test) -> bool {
         | Test::Mpls(_)
         | Test::Length(..)
         | Test::Opaque { .. }
+        | Test::Untold
         | Test::Field(_) => false,
     }
 }

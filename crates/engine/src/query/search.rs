@@ -7,7 +7,7 @@ use tapdex_bitmap::Chunks;
 
 use super::bpf::Program;
 use super::fields;
-use super::filter::{Expr, Filter, Syntax};
+use super::filter::{Expr, Filter, Shift, Syntax, Test};
 use super::plan::{Dialect, Planner, Set, terms};
 use crate::archive::{ArchiveError, Segment};
 use crate::capture::Record;
@@ -136,9 +136,9 @@ impl Query {
 
     /// Whether the filter has terms that columns do not know, so that packets are read for it.
     fn reads_packets(&self) -> bool {
-        use super::filter::{Shift, Test};
         let is_unknown = |term: &&super::filter::Term| {
-            matches!(term.test, Test::Opaque { .. }) || term.shift == Shift::Elsewhere
+            matches!(term.test, Test::Opaque { .. } | Test::Untold)
+                || term.shift == Shift::Elsewhere
         };
         self.filter.expr.as_ref().is_some_and(|expr| terms(expr).iter().any(is_unknown))
     }
@@ -298,6 +298,9 @@ fn plan<'a>(
     let Some(expr) = expr else {
         return Ok(Some((of_link()?, None)));
     };
+    if terms(expr).iter().any(|term| term.test == Test::Untold) {
+        return Ok(Some((Set::None, Some(of_link()?))));
+    }
     let possible = || -> Result<Set<'a>, IndexError> {
         Ok(Set::all_of(vec![planner.bound(expr, true)?, of_link()?]))
     };

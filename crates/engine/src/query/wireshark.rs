@@ -144,10 +144,12 @@ pub(super) fn parse(text: &str, now_ns: i128) -> Result<Filter, FilterError> {
 }
 
 /// Whether a text has a word that only display filters have: a field with a dot, of a protocol that
-/// is known here, or the protocols `ipv6` and `icmpv6`, where they are not what `proto` asks for.
+/// is known here, or the protocols `ipv6` and `icmpv6`. Of those that pcap filters have as well,
+/// behind `proto` and `protochain` and what inherits these, nothing is said.
 pub(super) fn is_likely(text: &str) -> bool {
-    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.');
-    let by_number = text.split_ascii_whitespace().any(|word| word.starts_with("proto"));
+    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_.-".contains(c));
+    // `ipv6-icmp` is one word, and the name of a protocol.
+    let by_number = words.clone().any(|word| matches!(word, "proto" | "protochain"));
     words.any(|word| match word.split_once('.') {
         Some((protocol, rest)) => {
             rest.starts_with(|c: char| c.is_ascii_lowercase())

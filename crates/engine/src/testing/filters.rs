@@ -1,8 +1,10 @@
 //! Filters to try: a written list, filters made from a seed, and the body of the fuzz target.
 
 mod lists;
+mod maker;
 
 use crate::query::filter::{Expr, Filter, FilterError, Syntax};
+use maker::Maker;
 
 /// Values for filters to ask for; those of a capture make filters that match something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,15 +68,24 @@ impl Values {
     /// A filter made from a seed, with these values. A list that is empty stands for made-up ones.
     pub fn generate(&self, seed: u64) -> String {
         let fallback = Self::default();
-        let mut maker = Maker { values: self, fallback: &fallback, state: seed, moved: false };
+        let mut maker = Maker::new(self, &fallback, seed);
         maker.list(3)
+    }
+
+    /// A filter made from a seed, with these values, of the whole grammar: all primitives in any
+    /// order. libpcap refuses some of them.
+    pub fn generate_any(&self, seed: u64) -> String {
+        let fallback = Self::default();
+        let mut maker = Maker::new(self, &fallback, seed).unbound();
+        let depth = maker.below(4);
+        maker.list(depth)
     }
 }
 
 /// The same filter with a token dropped, doubled, exchanged or put in, by a seed.
 pub fn mangled(text: &str, seed: u64) -> String {
     let values = Values::default();
-    let mut maker = Maker { values: &values, fallback: &values, state: seed, moved: false };
+    let mut maker = Maker::new(&values, &values, seed);
     let spaced = ['(', ')', '[', ']', '!', '=', '<', '>', '&', '|', '+', '-', '*', '/', ':']
         .iter()
         .fold(text.to_owned(), |text, sign| match sign {
@@ -195,232 +206,6 @@ const TOKENS: &[&str] = &[
     "65536",
     "70000",
 ];
-
-/// Makes filters.
-struct Maker<'v> {
-    values: &'v Values,
-    fallback: &'v Values,
-    state: u64,
-    /// A primitive that moves the headers was written: what can follow is limited.
-    moved: bool,
-}
-
-impl Maker<'_> {
-    fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        let bound = bound.max(1) as u64;
-        usize::try_from(self.random() % bound).unwrap()
-    }
-
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len())]
-    }
-
-    fn value<T: Copy>(&mut self, pick: impl Fn(&Values) -> &Vec<T>) -> T {
-        let own = pick(self.values);
-        let list = if own.is_empty() { pick(self.fallback) } else { own };
-        list[self.below(list.len())]
-    }
-
-    fn list(&mut self, depth: usize) -> String {
-        let mut text = self.operand(depth);
-        for _ in 0..self.below(3) {
-            let joint = self.of(&[" and ", " or ", " && ", " || ", " and ", " or "]);
-            let operand = self.operand(depth);
-            text = format!("{text}{joint}{operand}");
-        }
-        text
-    }
-
-    fn operand(&mut self, depth: usize) -> String {
-        match self.below(10) {
-            0 => format!("not {}", self.operand(depth)),
-            1 => format!("! {}", self.operand(depth)),
-            2..4 if depth > 0 => format!("({})", self.list(depth - 1)),
-            _ => self.primitive(),
-        }
-    }
-
-    fn host4(&mut self) -> String {
-        std::net::Ipv4Addr::from_bits(self.value(|values| &values.hosts4)).to_string()
-    }
-
-    fn host6(&mut self) -> String {
-        std::net::Ipv6Addr::from_bits(self.value(|values| &values.hosts6)).to_string()
-    }
-
-    fn host(&mut self) -> String {
-        if self.below(4) == 0 { self.host6() } else { self.host4() }
-    }
-
-    fn mac(&mut self) -> String {
-        let address = self.value(|values| &values.macs);
-        let hex = format!("{address:012x}");
-        let pairs: Vec<&str> = (0..6).map(|at| &hex[2 * at..2 * at + 2]).collect();
-        match self.below(5) {
-            0 => pairs.join("-"),
-            1 => pairs.join("."),
-            2 => [&hex[..4], &hex[4..8], &hex[8..]].join("."),
-            3 => hex,
-            _ => pairs.join(":"),
-        }
-    }
-
-    fn net(&mut self) -> String {
-        let address = self.value(|values| &values.hosts4);
-        let len = self.of(&[0_u32, 8, 12, 16, 20, 24, 30, 32]);
-        let mask = u32::MAX.checked_shl(32 - len).unwrap_or(0);
-        let net = std::net::Ipv4Addr::from_bits(address & mask);
-        let [a, b, c, _] = net.octets();
-        match self.below(6) {
-            0 => format!("{a}.{b}"),
-            1 => format!("{a}.{b}.{c}"),
-            2 => format!("{a}"),
-            3 => format!("{net} mask {}", std::net::Ipv4Addr::from_bits(mask)),
-            4 => {
-                let address = self.value(|values| &values.hosts6);
-                let len = self.of(&[0_u32, 10, 32, 64, 127, 128]);
-                let mask = u128::MAX.checked_shl(128 - len).unwrap_or(0);
-                format!("{}/{len}", std::net::Ipv6Addr::from_bits(address & mask))
-            }
-            _ => format!("{net}/{len}"),
-        }
-    }
-
-    fn end(&mut self) -> &'static str {
-        self.of(&["", "", "src ", "dst ", "src or dst ", "src and dst ", "dst and src "])
-    }
-
-    fn primitive(&mut self) -> String {
-        match self.below(24) {
-            0..4 => {
-                let end = self.end();
-                match self.below(4) {
-                    0 => format!("{end}host ({} or {})", self.host(), self.host()),
-                    1 => format!("{end}host {} or {}", self.host(), self.host()),
-                    2 if !self.moved => {
-                        let proto = self.of(&["ip", "arp", "rarp"]);
-                        format!("{proto} {end}host {}", self.host4())
-                    }
-                    _ => format!("{end}host {}", self.host()),
-                }
-            }
-            4..6 => format!("{}net {}", self.end(), self.net()),
-            6..10 => {
-                let proto = self.of(&["", "", "tcp ", "udp ", "sctp "]);
-                let (end, port) = (self.end(), self.value(|values| &values.ports));
-                let other = self.value(|values| &values.ports);
-                match self.below(5) {
-                    0 => format!("{proto}{end}portrange {port}-{other}"),
-                    1 => format!("{proto}{end}port ({port} or {other})"),
-                    2 => format!("{proto}{end}port {port} or {other}"),
-                    _ => format!("{proto}{end}port {port}"),
-                }
-            }
-            10..12 => self
-                .of(&["ip", "ip6", "tcp", "udp", "icmp", "icmp6", "igmp", "sctp", "esp", "ah"])
-                .to_owned(),
-            12 if !self.moved => {
-                self.of(&["arp", "rarp", "stp", "ipx", "iso", "atalk", "aarp", "llc"]).to_owned()
-            }
-            13 => {
-                let proto = self.value(|values| &values.protocols);
-                format!("{}proto {proto}", self.of(&["ip ", "ip6 ", ""]))
-            }
-            14 if !self.moved => match self.below(3) {
-                0 => format!("ether proto {:#x}", self.value(|values| &values.ethertypes)),
-                _ => format!("ether {}host {}", self.end(), self.mac()),
-            },
-            15 if !self.moved => self
-                .of(&["broadcast", "multicast", "ether broadcast", "ip multicast", "ip broadcast"])
-                .to_owned(),
-            16 => {
-                let comparison = self.comparison();
-                let length = self.value(|values| &values.lengths);
-                match self.below(4) {
-                    0 => format!("less {length}"),
-                    1 => format!("greater {length}"),
-                    2 => format!("{length} {comparison} len"),
-                    _ => format!("len {comparison} {length}"),
-                }
-            }
-            17..19 => self.flags(),
-            19 => {
-                let comparison = self.comparison();
-                match self.below(3) {
-                    0 => format!("icmp[icmptype] {comparison} icmp-echo"),
-                    1 => format!("icmp[1] {comparison} {}", self.below(5)),
-                    _ => format!("icmp6[icmp6type] {comparison} icmp6-neighborsolicit"),
-                }
-            }
-            20..22 => {
-                let (left, right) = (self.arithmetic(2), self.arithmetic(1));
-                format!("{left} {} {right}", self.comparison())
-            }
-            22 if !self.moved => match self.below(5) {
-                0 => {
-                    self.moved = true;
-                    let label = self.value(|values| &values.labels);
-                    self.of(&["mpls".to_owned().as_str(), &format!("mpls {label}")]).to_owned()
-                }
-                1 => {
-                    self.moved = true;
-                    self.of(&["pppoes", "pppoes 17"]).to_owned()
-                }
-                2 => "vlan".to_owned(),
-                _ => format!("vlan {}", self.value(|values| &values.vlans)),
-            },
-            _ => format!("tcp port {}", self.value(|values| &values.ports)),
-        }
-    }
-
-    fn comparison(&mut self) -> &'static str {
-        self.of(&["=", "==", "!=", "<", "<=", ">", ">="])
-    }
-
-    fn flags(&mut self) -> String {
-        let flag = self.of(&["tcp-syn", "tcp-ack", "tcp-fin", "tcp-rst", "tcp-push", "2", "0x12"]);
-        let other = self.of(&["tcp-syn", "tcp-ack", "4", "16"]);
-        let comparison = self.comparison();
-        match self.below(5) {
-            0 => format!("tcp[13] & {flag} != 0"),
-            1 => format!("tcp[tcpflags] & ({flag}|{other}) {comparison} {other}"),
-            2 => format!("tcp[tcpflags] {comparison} {flag}"),
-            3 => format!("{flag} {comparison} tcp[12+1]"),
-            _ => format!("{flag} & tcp[13] {comparison} {other}"),
-        }
-    }
-
-    fn arithmetic(&mut self, depth: usize) -> String {
-        match self.below(if depth == 0 { 3 } else { 6 }) {
-            0 => self.below(300).to_string(),
-            1 => "len".to_owned(),
-            2 => {
-                let protos: &[&str] = if self.moved {
-                    &["ip", "ip6", "tcp", "udp", "icmp6"]
-                } else {
-                    &["ip", "ip6", "tcp", "udp", "icmp", "ether", "arp", "igmp", "icmp6", "sctp"]
-                };
-                let proto = self.of(protos);
-                let size = self.of(&["", "", ":1", ":2", ":4"]);
-                format!("{proto}[{}{size}]", self.below(24))
-            }
-            3 => format!("({})", self.arithmetic(depth - 1)),
-            4 => format!("-{}", self.arithmetic(depth - 1)),
-            _ => {
-                let (left, right) = (self.arithmetic(depth - 1), self.arithmetic(depth - 1));
-                format!("{left} {} {right}", self.of(&["+", "-", "*", "&", "|", "^", "<<", "%"]))
-            }
-        }
-    }
-}
 
 /// The body of the fuzz target: whatever the text, it is understood or refused, and what was
 /// understood is understood again from its own text.

@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
-use tapdex_engine::archive::{Archive, CodecChoice, Ingest, Input, Order, Segment};
+use tapdex_engine::archive::{Archive, ArchiveError, CodecChoice, Ingest, Input, Order, Segment};
 use tapdex_engine::packet::LinkType;
-use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::{Filter, Syntax};
+use tapdex_engine::query::{Answer, Query};
 use tapdex_engine::testing::filters;
 use tempfile::TempDir;
 
@@ -52,8 +52,24 @@ impl Indexed {
     /// The packets of the file that match, and the links for which the filter was refused.
     /// An error if the same question gets other answers when packets are only counted.
     pub(crate) fn ask(&self, query: &Query) -> Result<(Vec<u64>, BTreeSet<LinkType>), String> {
+        self.check(query, query.records_all(&self.segments))
+    }
+
+    /// The same, one segment after the other.
+    pub(crate) fn ask_alone(
+        &self,
+        query: &Query,
+    ) -> Result<(Vec<u64>, BTreeSet<LinkType>), String> {
+        self.check(query, self.segments.iter().map(|segment| query.records(segment)))
+    }
+
+    fn check(
+        &self,
+        query: &Query,
+        answers: impl IntoIterator<Item = Result<Answer, ArchiveError>>,
+    ) -> Result<(Vec<u64>, BTreeSet<LinkType>), String> {
         let (mut found, mut refused) = (Vec::new(), BTreeSet::new());
-        for (segment, answer) in self.segments.iter().zip(query.records_all(&self.segments)) {
+        for (segment, answer) in self.segments.iter().zip(answers) {
             let answer = answer.map_err(|error| error.to_string())?;
             if answer.count != answer.records.len() as u64 {
                 return Err(format!("{} records, count {}", answer.records.len(), answer.count));

@@ -18,7 +18,7 @@ pub(crate) struct Packet {
     pub(crate) link: LinkType,
     swapped: bool,
     wire_len: u32,
-    data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
 }
 
 impl Packet {

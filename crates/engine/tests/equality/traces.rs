@@ -8,7 +8,7 @@ use tapdex_engine::archive::Order;
 use crate::compare::{Asked, Tally, asked, compare, index, index_all, plain};
 use crate::oracle::Truth;
 
-fn traces(folder: &str) -> Vec<PathBuf> {
+pub(crate) fn traces(folder: &str) -> Vec<PathBuf> {
     let Some(traces) = std::env::var_os("TAPDEX_TRACES") else { return vec![] };
     let entries = std::fs::read_dir(Path::new(&traces).join(folder)).unwrap();
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();

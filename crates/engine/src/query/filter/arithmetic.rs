@@ -130,6 +130,8 @@ pub(super) struct Arithmetic {
     first: Option<u32>,
     /// What holds of each packet for which it is computed.
     within: Option<Test>,
+    /// It has a part that is 0 for each packet, and the optimiser knows it.
+    fixed: bool,
     /// Parentheses and brackets within each other.
     nesting: usize,
     /// Operators in it.
@@ -157,6 +159,7 @@ impl Arithmetic {
             constant: None,
             first: None,
             within: None,
+            fixed: false,
             nesting: 0,
             operators: 0,
         }
@@ -201,6 +204,7 @@ impl Arithmetic {
         Some(Self {
             first: index.first,
             within: own.or_else(|| index.within.clone()),
+            fixed: index.fixed,
             nesting: index.nesting + 1,
             operators: index.operators + 1,
             ..Self::atom(text, shape)
@@ -217,18 +221,18 @@ impl Arithmetic {
             nesting: self.nesting + 1,
             operators: self.operators + 1,
             within: self.within,
+            fixed: self.fixed,
         }
     }
 
     /// Two of them with an operator between. What is presumed of the packet is what the left one
     /// presumes: libpcap drops the rest.
     pub(super) fn joined(self, operator: Operator, right: &Self) -> Result<Self, &'static str> {
-        let zero = right.first == Some(0) || right.constant == Some(0);
-        let long = |shift: Option<u32>| shift.is_some_and(|shift| shift > 31);
-        match operator {
-            Operator::Div if zero => return Err("libpcap takes this for a division by zero"),
-            Operator::Mod if zero => return Err("libpcap takes this for a remainder of zero"),
-            Operator::Lsh | Operator::Rsh if long(right.first) || long(right.constant) => {
+        // What it has to work out first, its optimiser refuses, if it comes that far.
+        match (operator, right.first) {
+            (Operator::Div, Some(0)) => return Err("libpcap takes this for a division by zero"),
+            (Operator::Mod, Some(0)) => return Err("libpcap takes this for a remainder of zero"),
+            (Operator::Lsh | Operator::Rsh, Some(32..)) => {
                 return Err("libpcap takes this for a shift by more than 31 bits");
             }
             _ => {}
@@ -249,6 +253,8 @@ impl Arithmetic {
             (Some(left), Some(right)) => operator.compute(left, right),
             _ => None,
         };
+        let zero = matches!(operator, Operator::And | Operator::Mul)
+            && (self.constant == Some(0) || right.constant == Some(0));
         Ok(Self {
             text: format!(
                 "{} {} {}",
@@ -261,6 +267,7 @@ impl Arithmetic {
             constant,
             first: self.first,
             within: self.within,
+            fixed: self.fixed || right.fixed || zero,
             nesting,
             operators: self.operators + right.operators + 1,
         })
@@ -279,8 +286,12 @@ impl Arithmetic {
     }
 
     /// The test that a comparison is, and its text.
+    ///
+    /// Where a part of it is 0 for each packet, libpcap's optimiser drops loads and may then take
+    /// what it dropped for loaded, in conditions that follow.
     pub(super) fn compared(&self, comparison: Comparison, right: &Self) -> (Test, String) {
         let test = match (self.constant, right.constant) {
+            _ if self.fixed || right.fixed => Some(Test::Untold),
             (None, Some(value)) => self.test(comparison, value),
             (Some(value), None) => right.test(mirrored(comparison), value),
             _ => None,

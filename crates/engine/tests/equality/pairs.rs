@@ -1,0 +1,315 @@
+//! Filters from the whole grammar against captures of frames changed at random.
+//!
+//! A capture is made from a seed, taken into an archive of one order and codec, and asked some
+//! hundreds of filters with values of its own. `TAPDEX_FILTER_SEED` is the first seed, and
+//! `TAPDEX_FILTER_PAIRS` how many pairs of capture and filter are tried. A pair that differs is
+//! made small and printed as commands.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use tapdex_bitmap::sample::Random;
+use tapdex_engine::archive::Order;
+use tapdex_engine::packet::LinkType;
+use tapdex_engine::query::Query;
+use tapdex_engine::query::bpf::Program;
+use tapdex_engine::query::filter::{Filter, Syntax};
+use tapdex_engine::testing::mutate::{Format, Frame, capture_file, mutated};
+
+use crate::compare::{CODECS, Indexed, NOW_NS, ORDERS, index};
+use crate::made::{PPI, PPP, WIFI, odd_frames, traffic};
+use crate::oracle::{Truth, Verdict};
+use crate::traces::traces;
+
+/// Filters that each capture is asked.
+const FILTERS: u64 = 400;
+
+/// A capture file, before it is written.
+pub(crate) struct Made {
+    pub(crate) link: LinkType,
+    pub(crate) format: Format,
+    pub(crate) big: bool,
+    pub(crate) order: Order,
+    pub(crate) codec: &'static str,
+    pub(crate) frames: Vec<Frame>,
+}
+
+/// The same file in both forms, to be asked.
+pub(crate) struct Pair {
+    pub(crate) truth: Truth,
+    indexed: Indexed,
+}
+
+impl Made {
+    /// Frames of Ethernet.
+    pub(crate) fn ethernet(frames: Vec<Frame>) -> Self {
+        Self {
+            link: LinkType::ETHERNET,
+            format: Format::PcapMicro,
+            big: false,
+            order: Order::Flow,
+            codec: "auto",
+            frames,
+        }
+    }
+
+    /// Writes and indexes it.
+    pub(crate) fn open(&self, path: &Path) -> Pair {
+        let bytes = capture_file(self.format, self.big, self.link, &self.frames);
+        std::fs::write(path, bytes).unwrap();
+        let records_max = (self.frames.len() * 2 / 3).max(1);
+        Pair { truth: Truth::read(path), indexed: index(path, self.order, self.codec, records_max) }
+    }
+
+    /// With one of the frames only, and so on: as small as it can be made.
+    fn shrunk(mut self, text: &str, path: &Path) -> (Self, String) {
+        let differs = |made: &Self, text: &str| made.open(path).difference(text).is_some();
+        let mut part = self.frames.len().div_ceil(2);
+        while part > 0 {
+            let mut at = 0;
+            while at < self.frames.len() && self.frames.len() > 1 {
+                let end = (at + part).min(self.frames.len());
+                let taken: Vec<Frame> = self.frames.drain(at..end).collect();
+                if self.frames.is_empty() || !differs(&self, text) {
+                    self.frames.splice(at..at, taken);
+                    at = end;
+                }
+            }
+            part /= 2;
+        }
+        let pair = self.open(path);
+        let spaced = text.replace('(', " ( ").replace(')', " ) ");
+        let mut words: Vec<&str> = spaced.split_whitespace().collect();
+        if pair.difference(&words.join(" ")).is_none() {
+            return (self, text.to_owned());
+        }
+        let mut part = words.len().div_ceil(2);
+        while part > 0 {
+            let mut at = 0;
+            while at < words.len() {
+                let mut fewer = words.clone();
+                fewer.drain(at..(at + part).min(words.len()));
+                if pair.difference(&fewer.join(" ")).is_some() {
+                    words = fewer;
+                } else {
+                    at += 1;
+                }
+            }
+            part /= 2;
+        }
+        let text = words.join(" ");
+        (self, text)
+    }
+}
+
+/// What came of asking both.
+pub(crate) enum Outcome {
+    /// Both refuse the filter.
+    Refused,
+    /// Both have the same packets; whether those are some and not all.
+    Same(bool),
+    /// They differ where libpcap's answer is not the same for the same packet each time.
+    Chance,
+    /// They differ.
+    Differs(String),
+}
+
+impl Pair {
+    /// How the answer to a filter differs from libpcap's; `None` if it does not.
+    pub(crate) fn difference(&self, text: &str) -> Option<String> {
+        match self.ask(text) {
+            Outcome::Differs(what) => Some(what),
+            _ => None,
+        }
+    }
+
+    /// Asks both.
+    pub(crate) fn ask(&self, text: &str) -> Outcome {
+        let verdict = self.truth.ask(text);
+        let query = match Filter::parse_as(Syntax::Pcap, text, NOW_NS) {
+            Ok(filter) => Query::new(filter, None, None),
+            Err(error) => {
+                let named = error.message.contains("not looked up");
+                return match verdict {
+                    Verdict::Matches(_) if !named => {
+                        Outcome::Differs(format!("not understood: {}", error.message))
+                    }
+                    _ => Outcome::Refused,
+                };
+            }
+        };
+        let (found, refused) = match self.indexed.ask_alone(&query) {
+            Ok(answer) => answer,
+            Err(error) => return Outcome::Differs(error),
+        };
+        let matches = match verdict {
+            Verdict::Refused(message) if refused.is_empty() => {
+                return Outcome::Differs(format!("taken; libpcap: {message}"));
+            }
+            Verdict::Refused(_) => return Outcome::Refused,
+            Verdict::Matches(matches) => matches,
+        };
+        if !refused.is_empty() {
+            return Outcome::Differs(format!("refused for {refused:?}, and not by libpcap"));
+        }
+        let expected = (0..).zip(&matches).filter(|(_, yes)| **yes);
+        let expected: Vec<u64> = expected.map(|(number, _)| number).collect();
+        if found == expected {
+            return Outcome::Same(!found.is_empty() && found.len() < matches.len());
+        }
+        let first = self.truth.packets[0].record();
+        let program = Program::compile(text, first.link, first.swapped).unwrap();
+        let by_chance = |number: &u64| {
+            let packet = self.truth.packets[usize::try_from(*number).unwrap()].record();
+            program.reads_unset_memory(packet.data, packet.wire_len)
+        };
+        let differ = found.iter().filter(|n| !expected.contains(n));
+        let mut differ = differ.chain(expected.iter().filter(|n| !found.contains(n)));
+        if differ.all(by_chance) {
+            return Outcome::Chance;
+        }
+        Outcome::Differs(format!("packets {found:?}, libpcap: {expected:?}"))
+    }
+}
+
+fn sample<T: Clone>(list: &[T], random: &mut Random) -> T {
+    list[random.below(u32::try_from(list.len()).unwrap()) as usize].clone()
+}
+
+/// A capture from a seed.
+fn make(seed: u64, zoo: &[Truth]) -> Made {
+    let mut random = Random::new(seed);
+    let others = [
+        LinkType::NULL,
+        LinkType::LOOP,
+        LinkType::RAW,
+        LinkType::LINUX_SLL,
+        LinkType::LINUX_SLL2,
+        LinkType::IPV4,
+        LinkType::IPV6,
+        WIFI,
+        PPP,
+        PPI,
+        LinkType(104),
+        LinkType(10),
+        LinkType(6),
+    ];
+    let mut link = LinkType::ETHERNET;
+    if random.below(4) == 0 {
+        link = sample(&others, &mut random);
+    }
+    let big = random.below(3) == 0;
+    let swapped = big == cfg!(target_endian = "little");
+    let of_zoo: Vec<&Truth> = zoo.iter().filter(|truth| truth.packets[0].link == link).collect();
+    let base: Vec<Vec<u8>> = match random.below(3) {
+        0 if link == LinkType::ETHERNET => {
+            traffic(200, random.number(), 120).into_iter().map(|(_, data)| data).collect()
+        }
+        1 if !of_zoo.is_empty() => {
+            let packets = &sample(&of_zoo, &mut random).packets;
+            let of_link = packets.iter().filter(|packet| packet.link == link).take(500);
+            let short =
+                |packet: &crate::oracle::Packet| packet.data[..packet.data.len().min(200)].to_vec();
+            of_link.map(short).collect()
+        }
+        _ => {
+            let framed = if matches!(link.0, 104 | 10 | 6) { PPP } else { link };
+            let frames = odd_frames(framed, swapped, random.number());
+            frames.into_iter().map(|(_, data)| data).collect()
+        }
+    };
+    let count = 40 + random.below(100);
+    let frames = (0..count).map(|_| mutated(link, &sample(&base, &mut random), &mut random));
+    let frames = frames.collect();
+    let format = sample(&[Format::PcapMicro, Format::PcapNano, Format::Pcapng], &mut random);
+    let (order, codec) = (sample(&ORDERS, &mut random), sample(&CODECS, &mut random));
+    Made { link, format, big, order, codec, frames }
+}
+
+fn number(name: &str, unset: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+        Err(_) => unset,
+    }
+}
+
+/// A pair that differs, as commands.
+fn commands(path: &Path, made: &Made, text: &str, what: &str) -> String {
+    let quoted = text.replace('\'', r"'\''");
+    let path = path.display();
+    let order = match made.order {
+        Order::Flow => "flow",
+        Order::Arrival => "arrival",
+    };
+    let codec = made.codec;
+    format!(
+        "{what}\n  tcpdump -n -r {path} '{quoted}'\n  tapdex index -a {path}.archive --order {order} \
+         --codec {codec} {path} && tapdex search -a {path}.archive '{quoted}'"
+    )
+}
+
+/// Random filters on random captures have libpcap's answers.
+#[test]
+fn random_pairs() {
+    let seed = number("TAPDEX_FILTER_SEED", 1);
+    let pairs = number("TAPDEX_FILTER_PAIRS", 6_000);
+    let folder = tempfile::tempdir().unwrap();
+    let zoo: Vec<Truth> = [traces("zoo"), traces("zoo-derived")]
+        .concat()
+        .iter()
+        .map(|path| Truth::read(path))
+        .filter(|truth| !truth.packets.is_empty())
+        .collect();
+    println!("random pairs: TAPDEX_FILTER_SEED={seed} TAPDEX_FILTER_PAIRS={pairs}");
+    let started = Instant::now();
+    let (mut done, mut captures, mut telling, mut refused, mut by_chance) = (0, 0, 0, 0, 0);
+    let mut differences: Vec<String> = Vec::new();
+    while done < pairs && differences.len() < 20 {
+        let of_capture = seed.wrapping_mul(1_000_003).wrapping_add(captures);
+        captures += 1;
+        let made = make(of_capture, &zoo);
+        let path = folder.path().join("pair.pcap");
+        let pair = made.open(&path);
+        if pair.truth.delivered < pair.truth.packets.len() {
+            continue;
+        }
+        let values = pair.truth.values();
+        for at in 0..FILTERS.min(pairs - done) {
+            let text = values.generate_any(of_capture.wrapping_mul(FILTERS).wrapping_add(at));
+            done += 1;
+            let what = match pair.ask(&text) {
+                Outcome::Refused => {
+                    refused += 1;
+                    continue;
+                }
+                Outcome::Same(some) => {
+                    telling += u64::from(some);
+                    continue;
+                }
+                Outcome::Chance => {
+                    by_chance += 1;
+                    continue;
+                }
+                Outcome::Differs(what) => what,
+            };
+            let kept: PathBuf =
+                std::env::temp_dir().join(format!("tapdex-pair-{of_capture}-{at}.pcap"));
+            let again = make(of_capture, &zoo);
+            let (small, text) = again.shrunk(&text, &kept);
+            let what = small.open(&kept).difference(&text).unwrap_or(what);
+            let said = commands(&kept, &small, &text, &what);
+            println!("DIFFERENCE {said}");
+            differences.push(said);
+            break;
+        }
+    }
+    println!(
+        "random pairs: {captures} captures, {done} pairs; in {telling} some packets match and some \
+         do not, {refused} refused by both, {by_chance} that libpcap leaves to chance; {} \
+         differences; {:?}",
+        differences.len(),
+        started.elapsed()
+    );
+    assert!(differences.is_empty(), "{} pairs differ", differences.len());
+    assert!(telling * 5 > done, "only {telling} of {done} pairs tell");
+}
