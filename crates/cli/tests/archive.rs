@@ -6,6 +6,8 @@
 mod counts;
 #[path = "archive/damage.rs"]
 mod damage;
+#[path = "archive/surroundings.rs"]
+mod surroundings;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

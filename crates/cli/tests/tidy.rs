@@ -136,6 +136,58 @@ fn unsafe_code_stays_where_it_is_allowed() {
     assert_none(wrong, &format!("only {} may hold such code", PROMISES.join(" and ")));
 }
 
+/// What changes files and folders.
+const CHANGES: [&str; 18] = [
+    "fs::write(",
+    "fs::rename(",
+    "fs::copy(",
+    "remove_file(",
+    "remove_dir(",
+    "remove_dir_all(",
+    "create_dir(",
+    "create_dir_all(",
+    "DirBuilder",
+    "File::create",
+    "File::options(",
+    "OpenOptions",
+    "set_len(",
+    "hard_link(",
+    "symlink(",
+    "set_permissions(",
+    "unlinkat(",
+    "renameat(",
+];
+
+/// Who may do that: the module that never leaves a folder, and those who write what users have
+/// named, none of which is in an archive.
+const CHANGERS: [&str; 5] = [
+    "crates/engine/src/beneath.rs",
+    "crates/cli/src/cmd/demo.rs",   // a folder that it makes and removes
+    "crates/cli/src/cmd/man.rs",    // a folder of pages
+    "crates/cli/src/cmd/output.rs", // a device, in the place of a file
+    "crates/cli/src/cmd/interrupt.rs", // the unfinished file of output.rs
+];
+
+#[test]
+fn files_are_changed_in_one_place() {
+    let crates = ["crates/engine/src/", "crates/record/src/", "crates/cli/src/"];
+    let is_wanted = |name: &str| {
+        let ours = crates.iter().any(|folder| name.starts_with(folder));
+        ours && is_rust(name) && !name.contains("/testing") && !CHANGERS.contains(&name)
+    };
+    let mut wrong = vec![];
+    for (name, text) in files(is_wanted) {
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        for (index, line) in code.lines().enumerate() {
+            let is_comment = line.trim_start().starts_with("//");
+            if !is_comment && CHANGES.iter().any(|change| line.contains(change)) {
+                wrong.push(format!("{name}:{}: {}", index + 1, line.trim()));
+            }
+        }
+    }
+    assert_none(wrong, "files are changed by crates/engine/src/beneath.rs alone");
+}
+
 /// The crates that a manifest depends on, those for tests left out.
 fn dependencies(manifest: &str) -> BTreeSet<String> {
     let text = std::fs::read_to_string(root().join(manifest)).unwrap();

@@ -33,6 +33,7 @@ use tapdex_bitmap::{ALL_CODECS, Codec};
 use crate::beneath::{Rights, Root, read_text};
 use crate::capture::CaptureError;
 use crate::error::IndexError;
+use crate::index::RowOrder;
 use crate::storage::temporary_path;
 
 pub use builder::DeviceReport;
@@ -46,7 +47,7 @@ pub use repair::{Repair, RepairReport};
 pub use segment::{Packets, Segment};
 
 /// The order of the rows of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     /// As packets came.
@@ -153,7 +154,8 @@ pub enum ArchiveError {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// The settings of the archive are not understood. They are text: put them right.
+    /// The settings of the archive are not understood. They are text: put them right, or have
+    /// [`Archive::mend`] write them again.
     #[error("{}: {message}", path.display())]
     BadSettings {
         /// The file that has them.
@@ -277,6 +279,64 @@ impl Archive {
             drop(root.remove_stale(&temporary_path(&path)));
         }
         Ok(Self { folder: folder.to_owned(), root, settings })
+    }
+
+    /// Opens the archive in a folder, and writes its settings again if they are missing or damaged:
+    /// as the segments that are there were built, or else the default. Also says what was done.
+    pub fn mend(folder: &Path) -> Result<(Self, Option<String>), ArchiveError> {
+        let why = match Self::open(folder) {
+            Err(ArchiveError::BadSettings { message, .. }) => message,
+            // Without a file in it, it is any folder.
+            Err(ArchiveError::NoArchive { .. }) if has_files(folder) => "it is missing".to_owned(),
+            opened => return Ok((opened?, None)),
+        };
+        let failed = |error| ArchiveError::io("open", folder, error);
+        let root = Root::open(folder).map_err(failed)?;
+        let path = folder.join(SETTINGS_NAME);
+        let text = root.read(&path).and_then(|file| read_text(file, SETTINGS_LEN_MAX));
+        let table = text.ok().and_then(|text| text.parse::<toml::Table>().ok());
+        let version = table.and_then(|table| table.get("version")?.as_integer());
+        if version.is_some_and(|version| version > VERSION.into()) {
+            // Not damaged, but of a later program.
+            return Self::open(folder).map(|archive| (archive, None));
+        }
+        let mut archive = Self { folder: folder.to_owned(), root, settings: Settings::default() };
+        let built = archive.built_with();
+        archive.settings = built.unwrap_or_default();
+        let settings = archive.settings;
+        write_settings(&archive.root, &path, |_| settings)?;
+        let Settings { order, codec } = settings;
+        let order = match order {
+            Order::Flow => "flow",
+            Order::Arrival => "arrival",
+        };
+        let from = built.map_or("the default", |_| "as the newest index was built");
+        let (shown, why) = (path.display(), why.lines().next().unwrap_or_default());
+        let done = format!("{shown}: written again: order {order}, codec {codec}, {from}; {why}");
+        Ok((archive, Some(done)))
+    }
+
+    /// How the segments that are there were built; `None` if there are none.
+    fn built_with(&self) -> Option<Settings> {
+        let mut newest = None;
+        let mut codecs = BTreeSet::new();
+        for path in self.index_files().ok()? {
+            let Ok(segment) = Segment::open(&path) else { continue };
+            let modified = path.symlink_metadata().and_then(|data| data.modified()).ok();
+            let columns = segment.index().schema().columns();
+            codecs.extend(columns.map(|column| CodecChoice::Fixed(column.codec).to_string()));
+            let order = match segment.index().row_order() {
+                RowOrder::Arrival => Order::Arrival,
+                RowOrder::Sorted => Order::Flow,
+            };
+            newest = newest.max(Some((modified, path, order)));
+        }
+        let (_, _, order) = newest?;
+        // One codec everywhere was asked for, unless it is the one that is chosen most.
+        let only = codecs.pop_first().filter(|_| codecs.is_empty());
+        let only = only.and_then(|name| CodecChoice::parse(&name));
+        let codec = only.filter(|&only| only != CodecChoice::Fixed(Codec::Roaring));
+        Some(Settings { order, codec: codec.unwrap_or(CodecChoice::Auto) })
     }
 
     /// All that is changed in the archive is changed through this.
@@ -434,6 +494,18 @@ impl Archive {
     }
 }
 
+/// Whether a folder has indexes or packets as an archive has them.
+fn has_files(folder: &Path) -> bool {
+    let has = |name: &str, ending: &str| {
+        let entries = folder.join(name).read_dir().into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(ending))
+    };
+    has(SEGMENTS_NAME, ".tdx") || has(PACKETS_NAME, ".pcapng") || has(PACKETS_NAME, ".pcap")
+}
+
+/// What to do about settings that are damaged.
+const MENDED: &str = "\ntapdex repair writes it again";
+
 /// Reads the settings of an archive.
 fn read_settings(root: &Root, path: &Path) -> Result<Settings, ArchiveError> {
     let text = root.read(path).and_then(|file| read_text(file, SETTINGS_LEN_MAX));
@@ -446,19 +518,19 @@ fn read_settings(root: &Root, path: &Path) -> Result<Settings, ArchiveError> {
         Err(error)
             if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) =>
         {
-            let message = error.to_string();
+            let message = format!("{error}{MENDED}");
             return Err(ArchiveError::BadSettings { path: path.to_owned(), message });
         }
         Err(error) => return Err(ArchiveError::io("read", path, error)),
     };
     let bad = |message: String| ArchiveError::BadSettings { path: path.to_owned(), message };
-    let file: SettingsFile =
-        toml::from_str(&text).map_err(|error| bad(error.to_string().trim_end().to_owned()))?;
+    let file: SettingsFile = toml::from_str(&text)
+        .map_err(|error| bad(format!("{}{MENDED}", error.to_string().trim_end())))?;
     if file.version != VERSION {
         return Err(bad(format!("version {} is not known, only {VERSION} is", file.version)));
     }
     let codec = CodecChoice::parse(&file.codec)
-        .ok_or_else(|| bad(format!("there is no codec {:?}", file.codec)))?;
+        .ok_or_else(|| bad(format!("there is no codec {:?}{MENDED}", file.codec)))?;
     Ok(Settings { order: file.order, codec })
 }
 

@@ -47,6 +47,8 @@ pub struct Rights {
 impl Rights {
     /// Those that the user has chosen for new files (`umask`).
     pub const USUAL: Self = Self { mode: 0o666, group: None };
+    /// Its owner alone.
+    pub const OWNER: Self = Self { mode: 0o600, group: None };
     /// The owner and the group of whoever makes it.
     pub const GROUP: Self = Self { mode: 0o640, group: None };
 
@@ -562,4 +564,120 @@ pub fn read_text(file: File, most: u64) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// An archive with its folders, beside a file that is none of its own.
+    fn rooted() -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::create(&folder.path().join("archive")).unwrap();
+        for name in FOLDERS {
+            root.make_folder(&root.path().join(name)).unwrap();
+        }
+        fs::write(folder.path().join("precious"), "precious").unwrap();
+        (folder, root)
+    }
+
+    #[test]
+    fn paths_that_lead_elsewhere_are_refused() {
+        let (folder, root) = rooted();
+        let precious = folder.path().join("precious");
+        let inside = |name: &str| root.path().join(name);
+        let outside = [
+            precious.clone(),
+            PathBuf::new(),
+            inside("../precious"),
+            inside("packets/../../precious"),
+            inside("packets/../precious"),
+            inside("other/precious"),
+            inside("packets/a/b"),
+            inside("packets"),
+            inside(""),
+            inside(".."),
+            PathBuf::from("/"),
+        ];
+        for path in outside {
+            assert!(root.remove(&path).is_err(), "{path:?}");
+            assert!(root.create(&path, Rights::USUAL).is_err(), "{path:?}");
+            assert!(root.create_new(&path, Rights::USUAL).is_err(), "{path:?}");
+            assert!(root.write(&path).is_err() && root.read(&path).is_err(), "{path:?}");
+            assert!(root.lock_file(&path).is_err(), "{path:?}");
+            assert!(root.rename(&inside("packets/a"), &path).is_err(), "{path:?}");
+            assert!(root.rename(&path, &inside("packets/a")).is_err(), "{path:?}");
+        }
+        assert_eq!(fs::read(precious).unwrap(), b"precious");
+        let name = OsStr::from_bytes(b"a\0b");
+        assert!(root.create(&inside("packets").join(name), Rights::USUAL).is_err());
+    }
+
+    #[test]
+    fn links_and_second_names_are_not_written_to() {
+        let (folder, root) = rooted();
+        let precious = folder.path().join("precious");
+        for (at, target) in [("linked", precious.clone()), ("dangling", folder.path().join("new"))]
+        {
+            let path = root.path().join("packets").join(at);
+            symlink(target, &path).unwrap();
+            assert!(root.write(&path).is_err() && root.read(&path).is_err());
+            assert!(root.lock_file(&path).is_err() && open_own(&path).is_err());
+            let created = root.create(&path, Rights::USUAL).unwrap_err();
+            assert_eq!(created.kind(), io::ErrorKind::AlreadyExists);
+        }
+        let second = root.path().join("packets/second");
+        fs::hard_link(&precious, &second).unwrap();
+        assert!(root.read(&second).is_ok() && root.write(&second).is_err());
+        assert!(root.create(&second, Rights::USUAL).is_err());
+        root.remove(&second).unwrap();
+        // A link in the place of a folder.
+        fs::remove_dir(root.path().join("drafts")).unwrap();
+        symlink(folder.path(), root.path().join("drafts")).unwrap();
+        let path = root.path().join("drafts/precious");
+        assert!(root.remove(&path).is_err() && root.write(&path).is_err());
+        assert!(root.create(&root.path().join("drafts/new"), Rights::USUAL).is_err());
+        assert!(root.make_folder(&root.path().join("drafts")).is_err());
+        assert_eq!(fs::read(precious).unwrap(), b"precious");
+        assert!(!folder.path().join("new").exists());
+    }
+
+    #[test]
+    fn a_file_that_was_renamed_is_not_taken_for_the_temporary_one() {
+        let (_folder, root) = rooted();
+        let [temporary, own] = [".a.tmp", "a"].map(|name| root.path().join("segments").join(name));
+        let file = root.create_new(&temporary, Rights::USUAL).unwrap();
+        let (dir, name) = root.place(&temporary).unwrap();
+        assert!(dir.is_at(&file, name).unwrap());
+        root.rename(&temporary, &own).unwrap();
+        assert!(!dir.is_at(&file, name).unwrap());
+        fs::write(&temporary, "").unwrap();
+        assert!(!dir.is_at(&file, name).unwrap());
+        // Held under its own name, it is no reason not to replace the other.
+        assert!(root.create(&temporary, Rights::USUAL).is_ok());
+    }
+
+    #[test]
+    fn rights_are_those_that_all_sources_give() {
+        let rights = |mode, group| Rights { mode, group };
+        let ours = Mode::from_raw_mode;
+        let group = rights(0o640, Some(7));
+        assert_eq!((group.mode(7), group.mode(8)), (ours(0o640), ours(0o600)));
+        assert_eq!(Rights::USUAL.and(group), group);
+        assert_eq!(group.and(rights(0o640, Some(8))).mode(7), ours(0o600));
+        assert_eq!(group.and(rights(0o600, Some(7))).mode(7), ours(0o600));
+        assert_eq!(rights(0o644, None).and(Rights::GROUP).mode(9), ours(0o640));
+        assert_eq!(rights(0o644, None).and(group).mode(9), ours(0o600));
+    }
+
+    #[test]
+    fn a_text_has_an_end() {
+        let (folder, root) = rooted();
+        let text = |most| read_text(open_named(&folder.path().join("precious")).unwrap(), most);
+        assert_eq!(text(8).unwrap(), "precious");
+        assert_eq!(text(7).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert!(open_named(root.path()).is_err() && open_named(Path::new("/dev/zero")).is_err());
+    }
 }

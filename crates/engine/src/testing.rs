@@ -18,7 +18,7 @@ mod table;
 pub use capture::fuzz_pcap_read;
 pub use decode::fuzz_decode_frame;
 pub use disk::FaultyDisk;
-pub use forge::{fuzz_index_open, mend, relocate};
+pub use forge::{forge_note, fuzz_index_open, mend, relocate};
 pub use recording::fuzz_recording;
 pub use segment_device::{Fault, PlainDevice};
 pub use table::{Table, check_index, check_lookups, sample_marks};

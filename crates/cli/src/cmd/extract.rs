@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use tapdex_engine::archive::{Archive, ArchiveError};
+use tapdex_engine::archive::{Archive, ArchiveError, Segment};
+use tapdex_engine::beneath::Rights;
 use tapdex_engine::capture::{CaptureError, CaptureWriter, FileFormat, Interface, Layout, Record};
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::time::format_time;
@@ -74,6 +75,18 @@ pub(crate) struct Args {
     force: bool,
 }
 
+/// Whoever may read all captures that packets are taken from may read the new one.
+fn rights(args: &Args, answers: &Answers) -> Rights {
+    let of = |segment: &Segment| {
+        let data = segment.packet_path().metadata();
+        data.map_or(Rights::OWNER, |data| Rights::of(&data))
+    };
+    let sources = answers.segments.iter().filter(|(_, answer)| answer.count > 0);
+    let rights = sources.map(|(segment, _)| of(segment)).fold(Rights::USUAL, Rights::and);
+    // Recordings that are yet to come.
+    if args.follow { rights.and(Rights::GROUP) } else { rights }
+}
+
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let started = Instant::now();
     let query = args.question.query()?;
@@ -81,7 +94,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         // Before the file is opened: Ctrl-C is to complete it.
         follow::watch();
     }
-    let mut output = Output::open(&args.write, args.force, out)?;
+    let mut output = Output::open(&args.write, args.force, Rights::OWNER, out)?;
     let mut progress = Progress::new();
     progress.show(|_| "searching".to_owned());
     let archive = args.question.open()?;
@@ -91,6 +104,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.flow && found > 0 {
         flow::extend(&mut answers, &query)?;
     }
+    output.share(rights(args, &answers))?;
     let written = write(args, &archive, &query, &answers, &mut output, &mut progress)?;
     if args.write.is_file() && answers.failed.len() + written.failed.len() > 0 {
         // What is there may be worth more than a part of the answer.

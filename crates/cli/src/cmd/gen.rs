@@ -4,6 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
+use tapdex_engine::beneath::Rights;
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
 use tapdex_engine::traffic::{Profile, Traffic};
 
@@ -114,7 +115,7 @@ impl Args {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let profile = args.profile()?;
-    let mut output = Output::open(&args.write, args.force, out)?;
+    let mut output = Output::open(&args.write, args.force, Rights::USUAL, out)?;
     let mut progress = Progress::new();
     let format = output::format(args.format, &args.write);
     let bytes = write(&profile, format, &mut output, &mut progress)?;

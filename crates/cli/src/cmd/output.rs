@@ -59,6 +59,7 @@ impl<'a> Output<'a> {
     pub(super) fn open(
         path: &Path,
         force: bool,
+        rights: Rights,
         stdout: &'a mut dyn Write,
     ) -> anyhow::Result<Self> {
         if path.as_os_str() == "-" {
@@ -84,7 +85,7 @@ impl<'a> Output<'a> {
         interrupt::watch();
         let temporary = temporary_path(path);
         let pending = Pending::new(&temporary);
-        let file = Disk.create(&temporary, Rights::USUAL).with_context(failed)?;
+        let file = Disk.create(&temporary, rights).with_context(failed)?;
         Ok(Self {
             target: Target::File {
                 file,
@@ -95,6 +96,16 @@ impl<'a> Output<'a> {
                 _pending: pending,
             },
         })
+    }
+
+    /// Says who may read the file, before anything is written to it.
+    pub(super) fn share(&mut self, rights: Rights) -> anyhow::Result<()> {
+        if let Target::File { file, temporary, path, .. } = &mut self.target {
+            let failed = || format!("cannot write {}", path.display());
+            Disk.remove(temporary).with_context(failed)?;
+            *file = Disk.create(temporary, rights).with_context(failed)?;
+        }
+        Ok(())
     }
 
     /// Gives the file its name.

@@ -15,7 +15,7 @@ use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 ///
 /// Checks all indexes, and makes those again that are damaged or whose packets have changed. The
 /// damaged file is replaced when the other one is complete. Also removes what killed processes have
-/// left behind:
+/// left behind, and writes archive.toml again if it is missing or damaged:
 ///
 ///     tapdex repair
 ///     tapdex repair -r archive
@@ -42,7 +42,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     static STOP: AtomicBool = AtomicBool::new(false);
-    let archive = Archive::open(&args.archive.archive)?;
+    let (archive, mended) = Archive::mend(&args.archive.archive)?;
+    if let Some(done) = mended {
+        note(&done);
+    }
     // Without a handler the process ends at once, and the next run clears up.
     interrupt::handle(|| STOP.store(true, Ordering::Relaxed));
     let checking = RefCell::new(Progress::new());

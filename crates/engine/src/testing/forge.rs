@@ -5,7 +5,8 @@ use tapdex_bitmap::Chunks;
 use super::table::{Table, check_lookups};
 use crate::IndexError;
 use crate::index::format::{
-    ALIGN, BLOCK_LEN, ENTRY_LEN, Entry, FOOTER_LEN, Footer, HEADER_LEN, MAGIC, blocks, size,
+    ALIGN, BLOCK_LEN, ENTRY_LEN, Entry, FOOTER_LEN, Footer, HEADER_LEN, MAGIC, SectionKind, blocks,
+    size,
 };
 use crate::index::{Index, Rows};
 
@@ -76,6 +77,30 @@ pub fn relocate(bytes: &mut [u8]) {
         let end = Entry::parse(entry).end().and_then(|end| end.checked_next_multiple_of(ALIGN));
         offset = end.unwrap_or(0);
     }
+}
+
+/// The file with another note, and sums that fit it; `None` if there is none.
+pub fn forge_note(bytes: &[u8], edit: impl FnOnce(&str) -> String) -> Option<Vec<u8>> {
+    let places = directory(bytes)?.step_by(size(ENTRY_LEN));
+    let entry = |at: usize| Some(Entry::parse(bytes.get(at..at + size(ENTRY_LEN))?));
+    let at = places
+        .into_iter()
+        .find(|&at| entry(at).is_some_and(|entry| entry.kind == SectionKind::Note as u16))?;
+    let entry = entry(at)?;
+    let (start, end) = (size(entry.offset), size(entry.offset.checked_add(entry.len)?));
+    let note = edit(std::str::from_utf8(bytes.get(start..end)?).ok()?);
+    let next = |entry: &Entry| Some(size(entry.end()?.checked_next_multiple_of(ALIGN)?));
+    let forged = Entry { len: note.len() as u64, ..Entry::parse(&entry.encode()) };
+    let mut file = bytes.get(..start)?.to_vec();
+    file.extend(note.as_bytes());
+    file.resize(next(&forged)?, 0);
+    let shift = (file.len(), next(&entry)?);
+    file.extend(bytes.get(shift.1..)?);
+    let at = (at + shift.0).checked_sub(shift.1)?;
+    file.get_mut(at + 16..at + 24)?.copy_from_slice(&forged.len.to_le_bytes());
+    relocate(&mut file);
+    mend(&mut file);
+    Some(file)
 }
 
 /// Most rows for which look-ups are carried out, and for which they are compared with a scan.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
+use tapdex_engine::beneath::{open_named, read_text};
 use tapdex_record::privileges::Account;
 use tapdex_record::recorder::RecordOptions;
 use tapdex_record::source::{CaptureOptions, SNAPLEN_MAX, SourceName};
@@ -53,9 +54,13 @@ impl Default for OneOrMore {
     }
 }
 
+/// Bytes that a file of settings has at most.
+const CONFIG_LEN_MAX: u64 = 1 << 20;
+
 impl Config {
     fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path)
+        let text = open_named(path)
+            .and_then(|file| read_text(file, CONFIG_LEN_MAX))
             .with_context(|| format!("cannot read {}", path.display()))?;
         toml::from_str(&text).map_err(|error| {
             anyhow::anyhow!("{}: {}", path.display(), error.to_string().trim_end())

@@ -1,0 +1,230 @@
+//! Unlucky surroundings: several processes at once, what killed ones leave, damaged settings, files
+//! that are none, and others who must not read what is private.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+use super::*;
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().mode() & 0o777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![];
+    for entry in folder.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => found.push(path),
+        }
+    }
+    found
+}
+
+#[test]
+fn two_processes_make_one_archive() {
+    let place = Place::new();
+    place.words("gen -c 50 -w a.pcap").done();
+    place.words("gen -c 70 --seed 2 -w b.pcap").done();
+    for round in 0..25 {
+        let start = |words: &str| {
+            let words: Vec<&str> = words.split_whitespace().collect();
+            place.command(&words).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let both = [
+            start("index -q -j 1 -o new a.pcap"),
+            start("index -q -j 1 -o new --order arrival --codec wah b.pcap"),
+        ];
+        for child in both {
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "round {round}: {said}");
+        }
+        let count = place.words("search -r new --count").done();
+        assert_eq!(count.trim_end(), "120");
+        // What one of them has asked for is not lost by the other.
+        let settings = std::fs::read_to_string(place.path("new/archive.toml")).unwrap();
+        assert!(settings.contains("arrival") && settings.contains("wah"), "{settings}");
+        assert!(!place.path("new/.archive.toml.tmp").exists());
+        std::fs::remove_dir_all(place.path("new")).unwrap();
+    }
+}
+
+#[test]
+fn half_written_settings_are_removed() {
+    let place = indexed();
+    let half = place.path("tapdex-archive/.archive.toml.tmp");
+    for words in ["index -q a.pcap", "repair"] {
+        std::fs::write(&half, "version = 1\nord").unwrap();
+        place.words(words).done();
+        assert!(!half.exists(), "{words}");
+    }
+}
+
+#[test]
+fn damaged_settings_are_written_again() {
+    let place = Place::new();
+    place.words("gen -c 100 -w a.pcap").done();
+    let path = place.path("tapdex-archive/archive.toml");
+    for (options, expected) in [
+        ("--order arrival --codec wah", "version = 1\norder = \"arrival\"\ncodec = \"wah\"\n"),
+        ("--order flow --codec auto", "version = 1\norder = \"flow\"\ncodec = \"auto\"\n"),
+    ] {
+        place.words(&format!("index -q --force {options} a.pcap")).done();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+        let long = "#".repeat(1 << 17);
+        for damage in [Some("version = 1\nord"), Some(""), Some("\u{0}\u{0}"), Some(&long), None] {
+            std::fs::remove_file(&path).unwrap();
+            if let Some(text) = damage {
+                std::fs::write(&path, text).unwrap();
+                let said = place.words("search --count").failed(2);
+                assert!(said.contains("tapdex repair writes it again"), "{said}");
+            }
+            let said = place.words("repair").failed(0);
+            assert!(said.contains("archive.toml: written again: order "), "{said}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+        }
+        // A link to settings is none, and is not followed.
+        std::fs::rename(&path, place.path("elsewhere.toml")).unwrap();
+        std::os::unix::fs::symlink(place.path("elsewhere.toml"), &path).unwrap();
+        place.words("repair").done();
+        assert!(path.symlink_metadata().unwrap().is_file());
+        assert_eq!(place.count(""), 100);
+    }
+    // What a later version has written is not damaged.
+    std::fs::write(&path, "version = 2\nnew = 1\n").unwrap();
+    place.words("repair").failed(2);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "version = 2\nnew = 1\n");
+    // A folder without anything in it is no archive.
+    std::fs::create_dir(place.path("empty")).unwrap();
+    place.words("repair -r empty").failed(2);
+    assert!(place.path("empty").read_dir().unwrap().next().is_none());
+}
+
+#[test]
+fn what_is_no_file_is_refused_at_once() {
+    let commands = [
+        "info",
+        "search --count tcp",
+        "extract --force -w out.pcapng",
+        "verify --quick",
+        "verify",
+        "repair --quick",
+        "repair",
+    ];
+    let place = indexed();
+    place.sh("cp -a tapdex-archive sound; cp a.pcap kept.pcap").done();
+    let name = |folder: &str, start: &str| {
+        let entries = place.path("sound").join(folder).read_dir().unwrap();
+        let mut names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        format!("tapdex-archive/{folder}/{}", names.find(|n| n.starts_with(start)).unwrap())
+    };
+    let index = name("segments", "a.pcap");
+    let recording = "tapdex-archive/packets/rec-0000000001-20200101T000000Z.pcapng";
+    let unfinished = "tapdex-archive/packets/.rec-0000000001-20200101T000000Z.pcapng.part";
+    for target in ["tapdex-archive/archive.toml", "a.pcap", &index, recording, unfinished] {
+        for make in ["mkfifo", "mkdir", "ln -s /dev/zero"] {
+            let place = &place;
+            place.sh(&format!("rm -rf {target}; mkdir -p tapdex-archive/packets; {make} {target}"));
+            for words in commands {
+                // A hang is the end of the test, after a time that no command takes.
+                let ended = place.sh(&format!("timeout -s KILL 300 tapdex {words}"));
+                assert!(ended.code.is_some_and(|c| c <= 5), "{make} {target}: {words}: {ended:?}");
+                // Settings are written again, and an index as well.
+                let mends = words.starts_with("repair") && target.starts_with("tapdex-archive");
+                assert!(ended.code != Some(0) || mends, "{make} {target}: {words}: {ended:?}");
+                if words == "repair --quick" {
+                    place.sh(&format!("rm -rf {target}; {make} {target}"));
+                }
+            }
+            place.sh(
+                "rm -rf tapdex-archive a.pcap; cp -a sound tapdex-archive; cp -a kept.pcap a.pcap",
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_private_stays_private() {
+    let place = Place::new();
+    set_mode(place.0.path(), 0o755);
+    place.words("gen -c 100 -w private.pcap").done();
+    place.words("gen -c 100 --seed 2 -w public.pcap").done();
+    place.sh("cp private.pcap packed.pcap; gzip packed.pcap; umask 0; cp private.pcap group.pcap");
+    for (name, rights) in
+        [("private.pcap", 0o600), ("packed.pcap.gz", 0o400), ("public.pcap", 0o644)]
+    {
+        set_mode(&place.path(name), rights);
+    }
+    // Whatever the user lets others do with new files.
+    let index = |words: &str| place.sh(&format!("umask 0; tapdex index -q {words}")).done();
+    index("private.pcap packed.pcap.gz");
+    index("- --name stream < private.pcap");
+    for path in files(&place.path("tapdex-archive")) {
+        let is_settings = path.ends_with("archive.toml");
+        assert!(is_settings || mode(&path) & 0o077 == 0, "{}: {:o}", path.display(), mode(&path));
+    }
+    assert_eq!(files(&place.path("tapdex-archive/packets")).len(), 2);
+    index("-o public public.pcap");
+    index("-o public - --name stream < public.pcap");
+    for folder in ["segments", "packets"] {
+        for path in files(&place.path("public").join(folder)) {
+            assert_eq!(mode(&path), 0o640, "{}", path.display());
+        }
+    }
+    // Extracts: as the capture that the fewest may read, of those that packets come from.
+    index("-o both public.pcap private.pcap");
+    let extract = |archive: &str, filter: &str| {
+        let words = format!("umask 0; tapdex extract -r {archive} --force -w out.pcap {filter}");
+        place.sh(&words).done();
+        mode(&place.path("out.pcap"))
+    };
+    assert_eq!(extract("tapdex-archive", ""), 0o600);
+    assert_eq!(extract("both", ""), 0o600);
+    assert_eq!(extract("public", "less 1"), 0o666);
+    std::fs::remove_dir_all(place.path("public/packets")).unwrap();
+    place.sh("rm public/segments/stream*").done();
+    assert_eq!(extract("public", ""), 0o644);
+    others_cannot_read(&place);
+}
+
+/// The last part of it needs another user.
+fn others_cannot_read(place: &Place) {
+    let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    let reads = |user: &str, path: &Path| {
+        let script = format!("{user} cat {} > /dev/null", path.display());
+        place.sh(&script).code == Some(0)
+    };
+    if !is_root || !reads(nobody, &place.path("public.pcap")) {
+        println!("skipped: only root can be somebody else, with setpriv, in a folder for all");
+        return;
+    }
+    for path in files(&place.path("tapdex-archive")) {
+        let is_settings = path.ends_with("archive.toml");
+        assert!(is_settings || !reads(nobody, &path), "{}", path.display());
+    }
+    // Of a capture that a group may read, an index of another group is not for that group.
+    let group = place.path("group.pcap");
+    set_mode(&group, 0o640);
+    chown(&group, None, Some(65_533)).unwrap();
+    place.words("index -q -o group group.pcap").done();
+    place.words("extract -r group -w out-group.pcap").done();
+    let made =
+        files(&place.path("group/segments")).into_iter().chain([place.path("out-group.pcap")]);
+    for path in made {
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+    // One of the same group is.
+    let as_group = "setpriv --regid=65533 --clear-groups tapdex";
+    place.sh(&format!("umask 0; {as_group} index -q -o same group.pcap")).done();
+    let member = "setpriv --reuid=65534 --regid=65533 --clear-groups";
+    for path in files(&place.path("same/segments")) {
+        assert!(mode(&path) == 0o640 && reads(member, &path) && !reads(nobody, &path));
+    }
+}
