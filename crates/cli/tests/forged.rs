@@ -253,7 +253,7 @@ impl Forger<'_> {
             8 => fs::create_dir(&path),
             9 => fs::create_dir(&path).and_then(|()| fs::write(path.join("inside"), "inside")),
             10 => symlink(self.pick(&["/dev/zero", "/dev/tty", "/proc/kmsg", "."]), &path),
-            11 => fs::File::create(&path).and_then(|file| file.set_len(1 << 33)),
+            11 => fs::File::create(&path).and_then(|file| file.set_len(1 << 28)),
             12 => fs::write(&path, vec![b'['; 1 << 20]),
             _ => symlink(self.place.path("watched"), &path),
         }

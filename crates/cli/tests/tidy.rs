@@ -150,7 +150,7 @@ const CHANGES: [&str; 18] = [
     "File::create",
     "File::options(",
     "OpenOptions",
-    "set_len(",
+    ".set_len(",
     "hard_link(",
     "symlink(",
     "set_permissions(",

@@ -465,11 +465,12 @@ impl Archive {
             .collect();
         for path in self.copies_without_index(&names) {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if recording::is_recording(name) {
-                continue;
-            }
             let message = match is_regular(&path) {
+                // What it has is indexed in memory.
+                true if recording::is_recording(name) => continue,
                 true => "our copy of a stream is not indexed; tapdex repair does that".into(),
+                // Retention has removed it just now.
+                false if path.symlink_metadata().is_err() => continue,
                 false => NOT_A_FILE.into(),
             };
             failed.push(ArchiveError::BadPackets { path, message });

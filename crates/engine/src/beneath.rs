@@ -1,8 +1,8 @@
 //! Changing files in a folder without ever leaving it.
 //!
 //! This is the only module that creates, writes, cuts, renames or removes files. It holds a handle
-//! of a folder and takes single names in it: no path, no `..`, no link. Whatever a note, a link or a
-//! name in an archive says, nothing outside the archive's own folders can be changed.
+//! of a folder and takes single names in it: no path, no `..`, no link. Whatever a note, a link or
+//! a name in an archive says, nothing outside the archive's own folders can be changed.
 //!
 //! ```text
 //! Dir    a folder, by its handle; a link to a folder counts only where the user has named it
