@@ -30,6 +30,7 @@ mod ask;
 mod device;
 mod follow;
 mod interrupt;
+mod missing;
 mod output;
 mod packet_line;
 mod progress;

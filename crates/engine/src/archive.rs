@@ -6,12 +6,14 @@
 //! packets/NAME-HASH.pcap           our copy of a capture that was compressed or came as a stream
 //! packets/rec-NUMBER-TIME.pcapng   what a recorder has captured
 //! drafts/                          indexes of the recording that is being written
+//! missing.toml                     what retention has removed
 //! ```
 //!
 //! A segment stands alone: all that is known of it is in its index file and in the packet file that
 //! it names. There is no list of segments; they are what lies in the folder.
 
 mod builder;
+pub mod completeness;
 pub mod device;
 mod draft;
 mod fields;
@@ -37,10 +39,11 @@ use crate::index::RowOrder;
 use crate::storage::temporary_path;
 
 pub use builder::DeviceReport;
+pub use completeness::{Cause, Gap, Survey};
 pub use draft::Drafter;
 pub use fields::{field_names, length_class, length_class_start, names};
 pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress};
-pub use note::{Note, Source};
+pub use note::{Covered, Loss, Note, Source};
 pub(crate) use recording::recording_number;
 pub use recording::{Recording, Recovered, Times};
 pub use repair::{Repair, RepairReport};
@@ -391,29 +394,35 @@ impl Archive {
         &self,
         times: Times,
     ) -> Result<(Vec<Segment>, Vec<ArchiveError>), ArchiveError> {
-        let (mut segments, mut failed) = self.indexed()?;
-        let damaged: Vec<PathBuf> = failed.iter().filter_map(damaged_index).collect();
-        let damaged: Vec<&str> = damaged.iter().map(|path| ingest::capture_name(path)).collect();
-        let drafts = self.unindexed(&segments, &damaged, times, &mut failed)?;
-        segments.extend(drafts);
-        segments.sort_by_key(|segment: &Segment| segment.note().time_min);
-        Ok((segments, failed))
+        let survey = self.survey(times)?;
+        Ok((survey.segments, survey.gaps.into_iter().filter_map(|gap| gap.error).collect()))
     }
 
-    /// The segments that have an index file.
-    fn indexed(&self) -> Result<(Vec<Segment>, Vec<ArchiveError>), ArchiveError> {
-        let (mut segments, mut failed) = (Vec::new(), Vec::new());
+    /// Opens all segments but those in memory that have no packet from these times, and tells what
+    /// the archive lacks, from whatever times.
+    pub fn survey(&self, times: Times) -> Result<Survey, ArchiveError> {
+        let mut survey = self.indexed()?;
+        let damaged: Vec<PathBuf> = survey.gaps.iter().filter_map(damaged_index).collect();
+        let damaged: Vec<&str> = damaged.iter().map(|path| ingest::capture_name(path)).collect();
+        self.unindexed(&damaged, times, &mut survey)?;
+        survey.segments.sort_by_key(|segment: &Segment| segment.note().time_min);
+        survey.find_gaps(self);
+        Ok(survey)
+    }
+
+    /// The segments that have an index file, and what is missing of those.
+    fn indexed(&self) -> Result<Survey, ArchiveError> {
+        let mut survey = Survey::default();
         for path in self.index_files()? {
             match Segment::open(&path) {
-                Ok(segment) => segments.push(segment),
+                Ok(segment) => survey.segments.push(segment),
                 // Retention has removed it since the folder was listed.
                 Err(_) if !path.exists() => {}
-                Err(error) => failed.push(error),
+                Err(error) => survey.gaps.push(Gap::unknown(error)),
             }
         }
-        self.find_gaps(&segments, &mut failed);
-        segments.sort_by_key(|segment: &Segment| segment.note().time_min);
-        Ok((segments, failed))
+        self.find_missing(&survey.segments, &mut survey.gaps);
+        Ok(survey)
     }
 
     /// Where the index of a part of a packet file goes.
@@ -423,19 +432,25 @@ impl Archive {
 
     /// Finds captures of which a part was not indexed, or whose index was removed: without those
     /// every answer would be incomplete and nobody would know.
-    fn find_gaps(&self, segments: &[Segment], failed: &mut Vec<ArchiveError>) {
+    fn find_missing(&self, segments: &[Segment], gaps: &mut Vec<Gap>) {
         // By name, which all parts of a capture have but for their number.
         let mut captures: BTreeMap<&str, Vec<&Segment>> = BTreeMap::new();
         for segment in segments {
             captures.entry(ingest::capture_name(segment.path())).or_default().push(segment);
         }
-        let damaged: Vec<PathBuf> = failed.iter().filter_map(damaged_index).collect();
+        let damaged: Vec<PathBuf> = gaps.iter().filter_map(damaged_index).collect();
         for (name, mut parts) in captures {
-            if damaged.iter().any(|path| ingest::capture_name(path) == name) {
-                continue;
-            }
             parts.sort_by_key(|segment| segment.note().source.part);
             let Some(first) = parts.first() else { continue };
+            let packets = packets_between(&parts);
+            if let Some(at) = damaged.iter().position(|path| ingest::capture_name(path) == name) {
+                // All that is missing is told with the first one.
+                let is_this = |gap: &&mut Gap| damaged_index(gap).as_ref() == Some(&damaged[at]);
+                if let Some(gap) = gaps.iter_mut().find(is_this) {
+                    gap.packets = packets;
+                }
+                continue;
+            }
             let (path, source) = (first.packet_path(), &first.note().source);
             let path = path.canonicalize().unwrap_or(path);
             let follows = |pair: &[&Segment]| pair[1].note().follows(pair[0].note());
@@ -443,19 +458,29 @@ impl Archive {
             // Of a recording the rest is indexed in memory.
             let ends = ends || recording::is_recording(name);
             if source.part != 0 || !ends || !parts.windows(2).all(follows) {
-                failed.push(ArchiveError::MissingPart { path });
+                let missing = Gap::unknown(ArchiveError::MissingPart { path });
+                gaps.push(Gap { packets, ..missing });
                 continue;
             }
+            let times = parts.iter().map(|part| (part.note().time_min, part.note().time_max));
+            let times = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
             // Of a copy the length that is known is that of what was copied.
-            let message = match path.metadata() {
+            let (message, packets, to_ns) = match path.metadata() {
                 Err(_) if !first.path().exists() => continue, // removed by retention just now
-                Err(_) => "the packets are not there; put the file back, or index it where it is",
-                Ok(data) if !source.is_copy() && data.len() != source.len => {
-                    "the file has changed since it was indexed; tapdex index takes it in again"
-                }
+                Err(_) => (
+                    "the packets are not there; put the file back, or index it where it is",
+                    Some(parts.iter().map(|part| part.note().records).sum()),
+                    times.1,
+                ),
+                Ok(data) if !source.is_copy() && data.len() != source.len => (
+                    "the file has changed since it was indexed; tapdex index takes it in again",
+                    None,
+                    u64::MAX,
+                ),
                 Ok(_) => continue,
             };
-            failed.push(ArchiveError::BadPackets { path, message: message.into() });
+            let error = ArchiveError::BadPackets { path, message: message.into() };
+            gaps.push(Gap { from_ns: times.0, to_ns, packets, ..Gap::unknown(error) });
         }
         let names: BTreeSet<&str> = segments
             .iter()
@@ -473,7 +498,7 @@ impl Archive {
                 false if path.symlink_metadata().is_err() => continue,
                 false => NOT_A_FILE.into(),
             };
-            failed.push(ArchiveError::BadPackets { path, message });
+            gaps.push(Gap::unknown(ArchiveError::BadPackets { path, message }));
         }
     }
 
@@ -579,9 +604,21 @@ fn is_regular(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|data| data.is_file())
 }
 
-/// The index file that an error says is damaged.
-fn damaged_index(error: &ArchiveError) -> Option<PathBuf> {
-    match error {
+/// Packets of a capture that are in front of some of its parts, or between them, and in none;
+/// `None` if those behind the last one are missing, too, or nobody can tell.
+fn packets_between(parts: &[&Segment]) -> Option<u64> {
+    let (mut reached, mut missing) = (0, 0_u64);
+    for part in parts {
+        let (note, source) = (part.note(), &part.note().source);
+        missing = missing.checked_add(source.records_before.checked_sub(reached)?)?;
+        reached = source.records_before.checked_add(note.records)?;
+    }
+    parts.last().is_some_and(|part| part.note().source.last).then_some(missing)
+}
+
+/// The index file that is damaged.
+fn damaged_index(gap: &Gap) -> Option<PathBuf> {
+    match gap.error.as_ref()? {
         ArchiveError::Index { path, .. } | ArchiveError::BadNote { path, .. } => Some(path.clone()),
         _ => None,
     }

@@ -1,6 +1,7 @@
 //! What is counted, and where.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Of a source: an interface or a stream.
 #[derive(Debug, Default)]
@@ -38,11 +39,46 @@ pub(crate) struct SourceCounters {
     pub(crate) broken: AtomicBool,
     /// How often it was opened again.
     pub(crate) reopened: AtomicU64,
+    /// Of the packets that were lost, those that a recording tells of.
+    pub(crate) lost_told: AtomicU64,
+    /// When the others may have come, from the first to the last of them.
+    lost_span: Mutex<Option<(u64, u64)>>,
 }
 
 impl SourceCounters {
     pub(crate) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// Counts packets as lost, in one of the counters above, that may have come between two times.
+    pub(crate) fn lose(&self, counter: &AtomicU64, packets: u64, from_ns: u64, to_ns: u64) {
+        if packets > 0 {
+            self.widen_lost_span(from_ns, to_ns);
+            counter.fetch_add(packets, Ordering::Relaxed);
+        }
+    }
+
+    /// Packets that were lost between two times are not in the recording that was to tell of them.
+    pub(crate) fn not_told(&self, packets: u64, from_ns: u64, to_ns: u64) {
+        self.lost_told.fetch_sub(packets, Ordering::Relaxed);
+        self.widen_lost_span(from_ns, to_ns);
+    }
+
+    fn widen_lost_span(&self, from_ns: u64, to_ns: u64) {
+        let mut span = self.lost_span.lock().unwrap_or_else(PoisonError::into_inner);
+        let (from, to) = span.unwrap_or((u64::MAX, 0));
+        *span = Some((from.min(from_ns), to.max(to_ns)));
+    }
+
+    /// When packets may have come that were lost since this was last asked.
+    pub(crate) fn take_lost_span(&self) -> Option<(u64, u64)> {
+        self.lost_span.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Packets that were lost, for whatever reason.
+    pub(crate) fn lost(&self) -> u64 {
+        let counters = [&self.lost_by_interface, &self.lost_by_kernel, &self.lost_by_writer];
+        counters.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
     }
 
     /// How full the kernel's ring is, from 0 to 1, as far as that can be told from the number of

@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use tapdex_engine::archive::{Archive, ArchiveError, Recording, Segment};
+use tapdex_engine::archive::{Archive, ArchiveError, Loss, Recording, Segment};
 use tapdex_engine::beneath::open_own;
 use tapdex_engine::capture::CaptureReader;
 
@@ -363,6 +363,9 @@ impl<'a> Keeper<'a> {
     fn remove(&mut self, name: &str, reason: Reason) -> Option<u64> {
         let kept = self.table.get(name).cloned().unwrap_or_default();
         let recording = self.archive.recording(name);
+        // Before it goes: answers from then on are incomplete, whatever happens to us.
+        let packets = Loss::new(kept.time_min, kept.time_max, kept.packets);
+        let remembered = self.archive.remember_removed(name, packets);
         let is_part = |&part: &u32| part < kept.parts || recording.index_path(part).exists();
         let parts: Vec<u32> = (0..).take_while(is_part).collect();
         // From the end: the index of the first packets is one that a search can use.
@@ -374,6 +377,10 @@ impl<'a> Keeper<'a> {
         let late = (0..).map(|part| recording.index_path(part)).take_while(|path| path.exists());
         for path in late {
             self.archive.root().remove_if_there(&path).ok()?;
+        }
+        if remembered.is_err() {
+            // On a full disk there is room now.
+            drop(self.archive.remember_removed(name, packets));
         }
         if !kept.is_indexed {
             // Those that stay do no harm, and go at the next start.

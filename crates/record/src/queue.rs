@@ -210,7 +210,7 @@ impl Feeder {
         if !self.block.as_ref().is_some_and(fits) {
             self.hand_over();
             if !self.take_empty() {
-                self.counters.lost_by_writer.fetch_add(1, Ordering::Relaxed);
+                self.counters.lose(&self.counters.lost_by_writer, 1, time_ns, time_ns);
                 return;
             }
         }

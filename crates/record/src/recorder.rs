@@ -9,7 +9,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tapdex_engine::archive::device::SegmentDevice;
-use tapdex_engine::archive::{Archive, ArchiveError, Recording, Recovered};
+use tapdex_engine::archive::{Archive, ArchiveError, Loss, Recording, Recovered};
 use tapdex_engine::chain;
 
 use crate::counters::{Counters, SourceCounters};
@@ -465,6 +465,16 @@ impl<'a> Recorder<'a> {
                 std::thread::sleep(TICK);
             }
         });
+        for counters in &counters {
+            // Lost when there was no recording left to say so.
+            let untold = counters.lost().saturating_sub(counters.lost_told.load(Ordering::Relaxed));
+            let (from_ns, to_ns) = counters.take_lost_span().unwrap_or((started_ns, now_ns()));
+            if untold > 0
+                && let Err(error) = shared.archive.remember_lost(Loss::new(from_ns, to_ns, untold))
+            {
+                shared.complain("losses cannot be written down: ", &error);
+            }
+        }
         teller.ended = true;
         teller.tell(tell)
     }

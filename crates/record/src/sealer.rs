@@ -131,7 +131,7 @@ fn take_back(shared: &Shared<'_>, closed: &Closed, mut missing: u64) {
     for (source, packets) in closed.from.iter().rev() {
         let of_this = missing.min(*packets);
         source.stored.fetch_sub(of_this, Ordering::Relaxed);
-        source.lost_by_writer.fetch_add(of_this, Ordering::Relaxed);
+        source.lose(&source.lost_by_writer, of_this, closed.time_min, closed.time_max);
         missing -= of_this;
     }
 }

@@ -24,6 +24,8 @@ use crate::recorder::{Shared, now_ns};
 const ALIGN: usize = 4_096;
 /// How often the clock is looked at while nothing comes.
 const TICK: Duration = Duration::from_millis(50);
+/// How often losses are written down, while there are any.
+const LOSSES_EVERY: Duration = Duration::from_secs(1);
 /// How often something else than a full disk is tried before it is told loudly.
 const ERROR_TRIES: u32 = 3;
 /// How long a full disk is left alone before it is tried again.
@@ -93,7 +95,8 @@ struct Open {
     time_min: u64,
     time_max: u64,
     from: Vec<(Arc<SourceCounters>, u64)>,
-    started_ns: u64,
+    /// Losses that it tells of, and where that ends.
+    lost: Vec<(u64, Lost)>,
 }
 
 impl Open {
@@ -153,6 +156,33 @@ fn write_all(file: &dyn PacketFile, parts: [&[u8]; 2], offset: u64) -> io::Resul
     Ok(())
 }
 
+/// What a recording is told of its packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tell {
+    /// Everything, up to now.
+    All,
+    /// Losses, if there were any.
+    Losses,
+}
+
+/// What a recording is to say of its packets.
+struct Told {
+    bytes: Vec<u8>,
+    /// What is told of each interface then, in all recordings.
+    counts: Vec<Statistics>,
+    /// The end of the time that is spoken for then.
+    until_ns: u64,
+    /// Losses that are in it.
+    lost: Vec<Lost>,
+}
+
+/// Packets of a source that were lost.
+#[derive(Debug)]
+struct Lost {
+    source: Arc<SourceCounters>,
+    counts: Statistics,
+}
+
 /// Writes blocks until all sources have ended.
 pub(crate) struct Writer<'s, 'a> {
     shared: &'s Shared<'a>,
@@ -162,6 +192,9 @@ pub(crate) struct Writer<'s, 'a> {
     allowance: u64,
     /// What the statistics of all recordings so far say of each interface.
     told: Vec<Statistics>,
+    /// The end of the time that they speak for, and when they last told of losses.
+    told_ns: u64,
+    losses_told: Instant,
     /// The number of the last recording of this run.
     last_number: u64,
     /// Something could not be written until we were told to stop. All else is tried once.
@@ -176,6 +209,8 @@ impl<'s, 'a> Writer<'s, 'a> {
             open: None,
             allowance: 0,
             told: Vec::new(),
+            told_ns: now_ns(),
+            losses_told: Instant::now(),
             last_number: 0,
             gave_up: false,
         }
@@ -190,6 +225,7 @@ impl<'s, 'a> Writer<'s, 'a> {
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            self.tell_losses();
             self.rotate_if_due();
         }
         self.close();
@@ -215,7 +251,8 @@ impl<'s, 'a> Writer<'s, 'a> {
             counters.wire_bytes.fetch_add(block.wire_bytes, Ordering::Relaxed);
             counters.last_packet_ns.fetch_max(block.time_max, Ordering::Relaxed);
         } else {
-            block.counters.lost_by_writer.fetch_add(block.packets, Ordering::Relaxed);
+            let (counters, packets) = (&block.counters, block.packets);
+            counters.lose(&counters.lost_by_writer, packets, block.time_min, block.time_max);
         }
         block.give_back();
     }
@@ -375,7 +412,7 @@ impl<'s, 'a> Writer<'s, 'a> {
             time_min: u64::MAX,
             time_max: 0,
             from: Vec::new(),
-            started_ns: now_ns(),
+            lost: Vec::new(),
         };
         let mut head = Vec::new();
         blocks::section(&mut head, &self.shared.comment);
@@ -383,11 +420,15 @@ impl<'s, 'a> Writer<'s, 'a> {
             blocks::interface(&mut head, &registered.interface, &registered.filter);
             open.interfaces += 1;
         }
+        // It speaks for the time from the last one on, not from its first packet.
+        let told = self.statistics(open.interfaces, Tell::All);
+        head.extend_from_slice(&told.bytes);
         if let Err(error) = open.append(&head) {
             // The next try has a name of its own.
             drop(self.shared.archive.root().remove_if_there(&path));
             return Err(failed(error));
         }
+        self.has_told(told, &mut open);
         self.shared.current.set(Some(growing));
         Ok(open)
     }
@@ -407,64 +448,154 @@ impl<'s, 'a> Writer<'s, 'a> {
     /// Ends the recording that is open and hands it to the sealer.
     fn close(&mut self) {
         let broken = !self.retrying(0, Self::flush);
-        if self.open.is_none() {
-            return;
-        }
-        let (bytes, told) = self.statistics();
+        let Some(open) = &self.open else { return };
+        let told = self.statistics(open.interfaces, Tell::All);
         // Packets count more than what is said of them: on a full disk it is left out.
-        if let Some(open) = &mut self.open
-            && !broken
-        {
+        if !broken && let Some(mut open) = self.open.take() {
             let end = open.bytes();
-            if open.append(&bytes).and_then(|()| open.flush()).is_err() {
+            if open.append(&told.bytes).and_then(|()| open.flush()).is_err() {
                 drop(open.growing.file.cut(end));
                 open.tail.clear();
                 open.offset = end;
             } else {
-                self.told = told;
+                self.has_told(told, &mut open);
             }
+            self.open = Some(open);
         }
         self.hand_over(broken);
     }
 
-    /// What became of each interface's packets since that was last told, and what is told then. No
-    /// moment is left out: not that before a recording has its first packet.
-    fn statistics(&self) -> (Vec<u8>, Vec<Statistics>) {
-        let (mut bytes, mut told) = (Vec::new(), self.told.clone());
-        let Some(open) = &self.open else { return (bytes, told) };
+    /// Writes into the recording that is open how many packets were lost, and when, so that they
+    /// and their losses stay together whatever happens to us.
+    fn tell_losses(&mut self) {
+        let Some(open) = &self.open else { return };
+        if self.losses_told.elapsed() < LOSSES_EVERY {
+            return;
+        }
+        let told = self.statistics(open.interfaces, Tell::Losses);
+        self.losses_told = Instant::now();
+        if told.bytes.is_empty() {
+            return;
+        }
+        // What cannot be written now is told with what is lost next, or with the next recording.
+        if let Some(mut open) = self.open.take() {
+            if open.append(&told.bytes).is_ok() {
+                self.has_told(told, &mut open);
+                // If this fails, it is tried again.
+                drop(open.flush());
+            }
+            self.open = Some(open);
+        }
+    }
+
+    /// What became of each interface's packets since that was last told. No moment is left out:
+    /// not that before a recording has its first packet. Losses are told with the time in which
+    /// they happened, in blocks of their own.
+    fn statistics(&self, interfaces: usize, what: Tell) -> Told {
+        let mut told = Told {
+            bytes: Vec::new(),
+            counts: self.told.clone(),
+            until_ns: self.told_ns,
+            lost: Vec::new(),
+        };
+        let now_ns = now_ns().max(self.told_ns);
         let mut list = self.shared.interfaces.list();
-        list.truncate(open.interfaces);
-        told.resize(list.len(), Statistics::default());
+        list.truncate(interfaces);
+        told.counts.resize(list.len().max(told.counts.len()), Statistics::default());
         for (at, registered) in list.iter().enumerate() {
             // A source counts for all its interfaces; that is told once, with the last of them.
             let same = |other: &Registered| Arc::ptr_eq(&other.counters, &registered.counters);
             if list[at + 1..].iter().any(same) {
                 continue;
             }
+            let number = u32::try_from(at).unwrap_or(u32::MAX);
             let now = statistics(registered);
-            let before = list.iter().zip(&mut told).filter(|(other, _)| same(other));
-            let before = before.fold(Statistics::default(), |last, (_, told)| {
-                let most = if told.received >= last.received { *told } else { last };
-                *told = now;
-                most
-            });
-            let counts = Statistics {
-                start_ns: open.started_ns,
-                end_ns: now_ns(),
+            let before = list.iter().zip(&told.counts).filter(|(other, _)| same(other));
+            let before =
+                before.map(|(_, told)| *told).max_by_key(|told| (told.received, told.lost()));
+            let before = before.unwrap_or_default();
+            let mut last_start = before.start_ns;
+            let mut counts = Statistics {
+                start_ns: distinct(self.told_ns, before.start_ns),
+                end_ns: now_ns,
                 received: now.received.saturating_sub(before.received),
                 lost_by_interface: now.lost_by_interface.saturating_sub(before.lost_by_interface),
                 lost_by_kernel: now.lost_by_kernel.saturating_sub(before.lost_by_kernel),
                 delivered: now.delivered.saturating_sub(before.delivered),
             };
-            let number = u32::try_from(at).unwrap_or(u32::MAX);
-            blocks::statistics(&mut bytes, number, &counts);
+            if counts.lost() > 0 {
+                let span = registered.counters.take_lost_span();
+                let (from_ns, to_ns) = span.unwrap_or((self.told_ns, now_ns));
+                let lost = Statistics {
+                    start_ns: distinct(from_ns, before.start_ns),
+                    end_ns: to_ns.max(from_ns),
+                    received: counts.received.min(counts.lost_by_kernel),
+                    delivered: 0,
+                    ..counts
+                };
+                blocks::statistics(&mut told.bytes, number, &lost);
+                let source = Arc::clone(&registered.counters);
+                told.lost.push(Lost { source, counts: lost });
+                counts.start_ns = distinct(counts.start_ns, lost.start_ns);
+                counts.received -= lost.received;
+                last_start = lost.start_ns;
+                (counts.lost_by_interface, counts.lost_by_kernel) = (0, 0);
+            }
+            let mut reached = now;
+            match what {
+                Tell::All => {
+                    blocks::statistics(&mut told.bytes, number, &counts);
+                    last_start = counts.start_ns;
+                }
+                Tell::Losses => {
+                    reached.received -= counts.received;
+                    reached.delivered -= counts.delivered;
+                }
+            }
+            reached.start_ns = last_start;
+            let of_source = list.iter().zip(&mut told.counts).filter(|(other, _)| same(other));
+            of_source.for_each(|(_, told)| *told = reached);
         }
-        (bytes, told)
+        if what == Tell::All {
+            told.until_ns = now_ns;
+        }
+        told
+    }
+
+    /// What was told is in a recording.
+    fn has_told(&mut self, told: Told, open: &mut Open) {
+        (self.told, self.told_ns) = (told.counts, told.until_ns);
+        let end = open.bytes();
+        for lost in told.lost {
+            lost.source.lost_told.fetch_add(lost.counts.lost(), Ordering::Relaxed);
+            open.lost.push((end, lost));
+        }
+    }
+
+    /// A recording could not be written to its end: losses that it does not tell of are told again.
+    fn take_back(&mut self, open: &Open) {
+        let written = open.offset + open.tail_written as u64;
+        // One without packets is removed.
+        let is_there = |end: u64| open.packets > 0 && end <= written;
+        let list = self.shared.interfaces.list();
+        for (_, Lost { source, counts }) in open.lost.iter().filter(|(end, _)| !is_there(*end)) {
+            source.not_told(counts.lost(), counts.start_ns, counts.end_ns);
+            let of_source = list.iter().zip(&mut self.told);
+            let of_source = of_source.filter(|(other, _)| Arc::ptr_eq(&other.counters, source));
+            for (_, told) in of_source {
+                told.received -= counts.received;
+                told.lost_by_interface -= counts.lost_by_interface;
+                told.lost_by_kernel -= counts.lost_by_kernel;
+            }
+        }
     }
 
     /// Hands the recording that is open to the sealer, as far as it is written.
     fn hand_over(&mut self, broken: bool) {
         let Some(open) = self.open.take() else { return };
+        if broken {
+            self.take_back(&open);
+        }
         self.shared.current.set(None);
         self.shared.counters.open_bytes.store(0, Ordering::Relaxed);
         self.shared.counters.open_time_min.store(0, Ordering::Relaxed);
@@ -486,6 +617,12 @@ impl<'s, 'a> Writer<'s, 'a> {
         // The sealer ends after the writer.
         drop(self.closed.send(closed));
     }
+}
+
+/// A time that is not another one, a nanosecond earlier if need be: blocks of statistics with the
+/// same start count on from each other.
+fn distinct(ns: u64, other_ns: u64) -> u64 {
+    ns - u64::from(ns == other_ns && ns > 0)
 }
 
 fn full() -> ArchiveError {

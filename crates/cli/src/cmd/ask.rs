@@ -6,13 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use tapdex_bitmap::Chunks;
-use tapdex_engine::archive::{Archive, ArchiveError, Segment, names};
+use tapdex_engine::archive::{Archive, ArchiveError, Gap, Segment, names};
 use tapdex_engine::packet::Encap;
 use tapdex_engine::query::filter::{Expr, Filter, Shift, Syntax, Term, Test};
 use tapdex_engine::query::time::parse_time;
 use tapdex_engine::query::{Answer, Query};
 
-use super::{Incomplete, note};
+use super::missing::{self, AllowArg, Story};
+use super::note;
 
 /// The archive that commands use unless they are told otherwise.
 pub(crate) const DEFAULT_ARCHIVE: &str = "tapdex-archive";
@@ -57,6 +58,8 @@ pub(crate) struct QuestionArgs {
     /// Times without a zone are UTC.
     #[arg(long)]
     utc: bool,
+    #[command(flatten)]
+    pub(crate) allow: AllowArg,
     /// Language of the filter.
     #[arg(long, value_enum, default_value = "auto")]
     syntax: SyntaxArg,
@@ -124,13 +127,15 @@ pub(crate) enum How {
 pub(crate) struct Answers {
     /// The segments that answered, by their first packet, each with its answer.
     pub(crate) segments: Vec<(Segment, Answer)>,
-    /// What went wrong with others.
-    pub(crate) failed: Vec<ArchiveError>,
+    /// What may be missing from the times that were asked about.
+    pub(crate) gaps: Vec<Gap>,
 }
 
 impl Answers {
     pub(crate) fn ask(archive: &Archive, query: &Query, how: How) -> anyhow::Result<Self> {
-        let (segments, mut failed) = archive.segments_from(query.times())?;
+        let survey = archive.survey(query.times())?;
+        let (segments, mut gaps) = (survey.segments, survey.gaps);
+        gaps.retain(|gap| gap.touches(query.times()));
         let asked = match how {
             How::Count => query.count_all(&segments),
             How::Records => query.records_all(&segments),
@@ -141,10 +146,10 @@ impl Answers {
                 Ok(answer) => answers.push((segment, answer)),
                 // Retention has removed it in the meantime.
                 Err(_) if segment.is_gone() => {}
-                Err(error) => failed.push(error),
+                Err(error) => gaps.push(Gap::of_segment(&segment, error)),
             }
         }
-        let this = Self { segments: answers, failed };
+        let this = Self { segments: answers, gaps };
         this.check_refused()?;
         Ok(this)
     }
@@ -194,10 +199,10 @@ impl Answers {
     pub(crate) fn segments_read(&self) -> (usize, usize) {
         let was_read = |answer: &Answer| !answer.pruned_by_time && !answer.pruned_by_keys;
         let read = self.segments.iter().filter(|(_, answer)| was_read(answer)).count();
-        let unread = |error: &&ArchiveError| {
-            matches!(error, ArchiveError::Index { .. } | ArchiveError::BadNote { .. })
+        let unread = |gap: &&Gap| {
+            matches!(gap.error, Some(ArchiveError::Index { .. } | ArchiveError::BadNote { .. }))
         };
-        (read, self.segments.len() + self.failed.iter().filter(unread).count())
+        (read, self.segments.len() + self.gaps.iter().filter(unread).count())
     }
 
     /// The segments of which packets match, with those.
@@ -225,9 +230,32 @@ impl Answers {
         }
     }
 
-    /// Says what went wrong; then an error that says that the answer is incomplete, if it is.
-    pub(crate) fn finish(&self) -> anyhow::Result<()> {
-        report_failed(&self.failed)
+    /// Adds what could not be read of segments that have answered.
+    pub(crate) fn fail(&mut self, errors: impl IntoIterator<Item = ArchiveError>) {
+        self.gaps.extend(errors.into_iter().map(Gap::unknown));
+    }
+
+    /// Whether something could not be read.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.gaps.iter().any(|gap| gap.error.is_some())
+    }
+
+    /// What is missing.
+    pub(crate) fn missing(&self) -> Vec<Story> {
+        missing::stories(&self.gaps)
+    }
+
+    /// Writes what is missing, a JSON object a line.
+    pub(crate) fn write_missing(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        for story in self.missing() {
+            line(out, format_args!(r#"{{"incomplete":{}}}"#, story.json()))?;
+        }
+        Ok(())
+    }
+
+    /// Says what is missing; then an error that says that the answer is incomplete, if it is.
+    pub(crate) fn finish(&self, allow: AllowArg) -> anyhow::Result<()> {
+        missing::report(&self.missing(), allow)
     }
 }
 
@@ -296,18 +324,6 @@ pub(crate) fn rows_of(
         }
     }
     Ok(Some(found))
-}
-
-/// Says what went wrong; then an error that says that the answer is incomplete, if it is.
-pub(crate) fn report_failed(failed: &[ArchiveError]) -> anyhow::Result<()> {
-    for error in failed {
-        note(&super::chain(error));
-    }
-    match failed.len() {
-        0 => Ok(()),
-        1 => Err(Incomplete("1 capture or segment, named above".into()).into()),
-        n => Err(Incomplete(format!("{n} captures or segments, named above")).into()),
-    }
 }
 
 /// Writes a line and says so if that fails.

@@ -17,6 +17,7 @@ use tapdex_engine::traffic::{Profile, Traffic};
 use tapdex_report::table::{self, Align};
 
 use super::ask::{Answers, How, line};
+use super::missing::AllowArg;
 use super::progress::Progress;
 use super::{CANNOT_WRITE, Damaged, interrupt, note};
 
@@ -190,7 +191,7 @@ fn compare(
     let query = Query::new(parsed, None, None);
     let answers = Answers::ask(archive, &query, How::Count)?;
     let (found, took) = (answers.count(), started.elapsed());
-    answers.finish()?;
+    answers.finish(AllowArg::default())?;
     let started = Instant::now();
     let scan_found = if tcpdump { ask_tcpdump(path, &filter)? } else { scan(path, &query)? };
     Ok(Compared { filter, found, took, scan_found, scan_took: started.elapsed() })

@@ -12,6 +12,7 @@ use tapdex_report::table::{self, Align};
 use super::CANNOT_WRITE;
 use super::ask::{Answers, How, QuestionArgs, line, tagged_text};
 use super::index_file::json;
+use super::missing::json_list;
 
 /// Show how a filter is understood and how it is answered.
 ///
@@ -100,7 +101,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             }
         }
     }
-    answers.failed.extend(failed);
+    answers.fail(failed);
     let notes = notes(args, &query, &answers);
     let explained = Explained { query: &query, answers: &answers, terms, packets, seconds, notes };
     match args.json {
@@ -108,7 +109,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         false => explained.write_text(out)?,
     }
     out.flush().context(CANNOT_WRITE)?;
-    answers.finish()
+    answers.finish(args.question.allow)
 }
 
 fn notes(args: &Args, query: &Query, answers: &Answers) -> Vec<String> {
@@ -238,6 +239,7 @@ impl Explained<'_> {
             ("matches", self.answers.count().to_string()),
             ("seconds", format!("{:.6}", self.seconds)),
             ("notes", format!("[{}]", notes.join(","))),
+            ("incomplete", json_list(&self.answers.missing())),
         ];
         line(out, format_args!("{}", super::json_object(&object)))
     }

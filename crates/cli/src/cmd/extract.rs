@@ -14,7 +14,7 @@ use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::time::format_time;
 use tapdex_engine::query::{Fresh, Query, in_time_order};
 
-use super::ask::{Answers, How, QuestionArgs, report_failed};
+use super::ask::{Answers, How, QuestionArgs};
 use super::follow::{self, Follower};
 use super::output::{self, FormatArg, Output, capture_error};
 use super::progress::Progress;
@@ -43,7 +43,8 @@ use super::{CANNOT_WRITE, Nothing, note};
 /// With --follow packets are written as tapdex record gets them, until Ctrl-C; the file is complete
 /// then, and the exit code is 0. A second Ctrl-C leaves nothing behind.
 ///
-/// Exits with 3 if a segment could not be asked, which is named; the rest is written.
+/// Exits with 3 if packets from the times asked about may be missing, which is said; the others
+/// are written. --allow-incomplete makes that 0.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -105,8 +106,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         flow::extend(&mut answers, &query)?;
     }
     output.share(rights(args, &answers))?;
-    let written = write(args, &archive, &query, &answers, &mut output, &mut progress)?;
-    if args.write.is_file() && answers.failed.len() + written.failed.len() > 0 {
+    let mut written = write(args, &archive, &query, &answers, &mut output, &mut progress)?;
+    answers.fail(std::mem::take(&mut written.failed));
+    if args.write.is_file() && answers.has_failed() && !args.question.allow.allow_incomplete {
         // What is there may be worth more than a part of the answer.
         drop(output);
         note(&format!("{} is left as it was", args.write.display()));
@@ -120,8 +122,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let seconds = started.elapsed().as_secs_f64();
     summary(&answers, written.packets, Some(written.bytes), seconds);
-    answers.finish()?;
-    report_failed(&written.failed)?;
+    answers.finish(args.question.allow)?;
     follow::finish(written.missed)?;
     if found == 0 && args.fail_if_empty {
         return Err(Nothing.into());

@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use tapdex_engine::query::count_times;
 use tapdex_engine::query::time::format_time;
 
-use super::ask::{How, QuestionArgs, line, report_failed};
+use super::ask::{How, QuestionArgs, line};
 use super::search::summary;
 
 /// Show how many packets match, over time.
@@ -21,6 +21,8 @@ use super::search::summary;
 ///
 /// Without --span it is the shortest round one that makes no more than --bins bars. The bars cover
 /// the segments that were asked, within --from and --to.
+///
+/// Exits with 3 if packets from the times asked about may be missing, and says so; see search.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -91,7 +93,7 @@ fn spans(first: u64, last: u64, span: u64) -> u64 {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let started = Instant::now();
     let query = args.question.query()?;
-    let answers = args.question.ask(&query, How::Records)?;
+    let mut answers = args.question.ask(&query, How::Records)?;
     let asked = answers.segments.iter().filter(|(_, answer)| !answer.pruned_by_time);
     let window = asked.map(|(segment, _)| (segment.note().time_min, segment.note().time_max));
     let window = window.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
@@ -116,11 +118,14 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         }
         print(args, start, span, &counts, out)?;
     }
+    answers.fail(failed);
+    if args.json {
+        answers.write_missing(out)?;
+    }
     out.flush().context(super::CANNOT_WRITE)?;
     answers.note_tagged(&query);
     summary(&answers, answers.count(), None, started.elapsed().as_secs_f64());
-    answers.finish()?;
-    report_failed(&failed)
+    answers.finish(args.question.allow)
 }
 
 fn print(

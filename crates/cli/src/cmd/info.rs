@@ -12,8 +12,9 @@ use tapdex_report::table::{self, Align};
 
 use super::ask::{ArchiveArg, line};
 use super::index_file::json;
+use super::missing::{self, AllowArg, Story};
 use super::record::by_stage;
-use super::{CANNOT_WRITE, Incomplete, chain, counted, note, shown_packets};
+use super::{CANNOT_WRITE, counted, note, shown_packets};
 
 /// Show what an archive has: packets, times, gaps, and what the indexes take.
 ///
@@ -22,16 +23,20 @@ use super::{CANNOT_WRITE, Incomplete, chain, counted, note, shown_packets};
 ///     tapdex info --segments
 ///     tapdex info --json --fields --segments
 ///
-/// A gap is a time of more than a second between segments from which there are no packets. With
+/// What is missing is said as searches say it: packets that were lost while recording, removed by
+/// retention or not recorded, captures that were cut short or damaged, and what cannot be read. A
+/// gap is a time of more than a second between segments from which there are no packets. With
 /// --json there is an object for the archive, then one for each field, segment and gap, a line
 /// each. Of an archive that was recorded there is also what became of the packets: how many were
-/// stored, lost and removed, in all runs, and whether a recorder runs. Exits with 3 if a segment is
-/// damaged or its packets are gone, and names it.
+/// stored, lost and removed, in all runs, and whether a recorder runs. Exits with 3 if something is
+/// missing, or with 0 with --allow-incomplete.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(flatten)]
     archive: ArchiveArg,
+    #[command(flatten)]
+    allow: AllowArg,
     /// Print a JSON object a line.
     #[arg(long)]
     json: bool,
@@ -72,14 +77,18 @@ struct Info {
     gaps: Vec<(u64, u64)>,
     /// Fields in the order of the columns, then what is no field's.
     fields: Vec<(String, FieldSum)>,
-    /// What is wrong, for people.
-    wrong: Vec<String>,
+    /// What is missing.
+    missing: Vec<Story>,
+    /// What cannot be read.
+    damaged: usize,
 }
 
 impl Info {
     fn new(archive: &Archive) -> anyhow::Result<Self> {
-        let (segments, failed) = archive.segments()?;
-        let mut wrong: Vec<String> = failed.iter().map(|error| chain(error)).collect();
+        let survey = archive.survey((0, None))?;
+        let missing = missing::stories(&survey.gaps);
+        let damaged = survey.gaps.iter().filter(|gap| gap.error.is_some()).count();
+        let segments = survey.segments;
         let sum = |of: &dyn Fn(&Segment) -> u64| segments.iter().map(of).sum::<u64>();
         let (mut window, mut gaps) = (None::<(u64, u64)>, Vec::new());
         for segment in segments.iter().filter(|segment| segment.note().records > 0) {
@@ -90,13 +99,6 @@ impl Info {
                 gaps.push((end, first));
             }
             window = Some(window.map_or((first, last), |(a, b)| (a.min(first), b.max(last))));
-        }
-        for segment in &segments {
-            let path = segment.packet_path();
-            if !path.exists() && !segment.is_gone() {
-                let (packets, index) = (path.display(), segment.path().display());
-                wrong.push(format!("{packets}: the packets of {index} are not there"));
-            }
         }
         let mut info = Self {
             packets: sum(&|s| s.note().records),
@@ -109,7 +111,8 @@ impl Info {
             window,
             gaps,
             fields: Vec::new(),
-            wrong,
+            missing,
+            damaged,
             segments,
         };
         info.sum_fields();
@@ -155,17 +158,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         false => write_tables(args, &archive, &info, out)?,
     }
     out.flush().context(CANNOT_WRITE)?;
-    for wrong in &info.wrong {
-        note(wrong);
+    if info.damaged > 0 {
+        note("tapdex repair indexes again what can be");
     }
-    match info.wrong.len() {
-        0 => Ok(()),
-        n => Err(Incomplete(format!(
-            "{} damaged; tapdex repair indexes again what can be",
-            if n == 1 { "1 segment is".into() } else { format!("{n} segments are") }
-        ))
-        .into()),
-    }
+    missing::end(&info.missing, args.allow)
 }
 
 fn write_tables(
@@ -208,6 +204,10 @@ fn write_tables(
     if let Some((status, running)) = &info.recorder {
         rows.extend(recorder_rows(status, *running));
     }
+    if info.missing.is_empty() {
+        rows.push(("missing", "nothing that is known of".to_owned()));
+    }
+    rows.extend(info.missing.iter().map(|story| ("missing", story.text())));
     rows.push(("gaps", info.gaps.len().to_string()));
     for (name, value) in rows {
         line(out, format_args!("{name:<18} {value}"))?;
@@ -338,7 +338,8 @@ fn write_json(
         ("index_bytes", info.index_bytes.to_string()),
         ("unindexed", info.unindexed.to_string()),
         ("gaps", info.gaps.len().to_string()),
-        ("damaged", info.wrong.len().to_string()),
+        ("damaged", info.damaged.to_string()),
+        ("incomplete", missing::json_list(&info.missing)),
     ];
     line(out, format_args!("{}", super::json_object(&object)))?;
     if let Some((status, running)) = &info.recorder {

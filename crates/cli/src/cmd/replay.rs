@@ -10,7 +10,7 @@ use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::{Query, in_time_order};
 use tapdex_record::replay::{Frame, Frames, Pace, Replay, Sender};
 
-use super::ask::{Answers, How, QuestionArgs, report_failed};
+use super::ask::{Answers, How, QuestionArgs};
 use super::progress::Progress;
 use super::{Damaged, Interrupted, chain, counted, interrupt, note};
 
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     watch();
     let mut progress = Progress::new();
     progress.show(|_| "searching".to_owned());
-    let source = Source::open(args, &query)?;
+    let mut source = Source::open(args, &query)?;
     let most = args.count_max.unwrap_or(u64::MAX);
     let mut replay = Replay::new(sender, args.pace.pace(), most, &STOP);
     let played = if args.preload {
@@ -155,11 +155,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if is_stopped() {
         return Err(Interrupted.into());
     }
-    if let Source::Archive(answers) = &source {
+    if let Source::Archive(answers) = &mut source {
         answers.note_tagged(&query);
-        answers.finish()?;
+        answers.fail(failed);
+        answers.finish(args.question.allow)?;
     }
-    report_failed(&failed)
+    Ok(())
 }
 
 /// Refuses what is no capture before anything is sent. A pipe can be opened only once.

@@ -5,8 +5,9 @@ use std::io::Write;
 use anyhow::Context;
 use tapdex_engine::query::{Fresh, in_time_order};
 
-use super::ask::{Answers, How, QuestionArgs, report_failed};
+use super::ask::{Answers, How, QuestionArgs};
 use super::follow::{self, Follower};
+use super::missing::json_list;
 use super::packet_line::{CSV_HEADINGS, PacketLine};
 use super::{CANNOT_WRITE, Nothing, counted, note, shown_packets, shown_path};
 
@@ -22,8 +23,12 @@ use super::{CANNOT_WRITE, Nothing, counted, note, shown_packets, shown_path};
 ///     tapdex search --follow --from now 'icmp'
 ///
 /// Filters with field names of Wireshark are recognised by those. Packets come in the order of
-/// their times. Exits with 0, also if none matches (1 with --fail-if-empty or -q); with 3 if a
-/// segment could not be asked, which is named, and the answer is incomplete.
+/// their times. Exits with 0, also if none matches (1 with --fail-if-empty or -q).
+///
+/// When packets from the times asked about may be missing, what is missing is said and the exit
+/// code is 3, or 0 with --allow-incomplete: packets that were lost while recording, removed by
+/// retention, or not recorded, captures that were cut short or damaged, and what cannot be read.
+/// With --json it is said in the last lines, too: {"incomplete":{"cause":"lost","packets":5,..}}.
 ///
 /// What tapdex record has written in the last moments is found, too. With --follow, packets are
 /// printed as they are recorded, those of an interface in order of arrival; Ctrl-C ends it, and the
@@ -34,7 +39,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     question: QuestionArgs,
     /// Print only how many packets match.
-    #[arg(long, conflicts_with_all = ["json", "csv", "count_max"])]
+    #[arg(long, conflicts_with_all = ["csv", "count_max"])]
     count: bool,
     /// Then go on with what is being recorded, until Ctrl-C; --from now leaves out the rest.
     #[arg(long, conflicts_with_all = ["count", "quiet", "fail_if_empty"])]
@@ -64,16 +69,24 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         follow::watch();
     }
     let archive = args.question.open()?;
-    let answers = Answers::ask(&archive, &query, how)?;
-    let mut failed = Vec::new();
+    let mut answers = Answers::ask(&archive, &query, how)?;
     let (mut printed, mut bytes, mut missed) = (0, None, 0);
     if args.quiet {
     } else if args.count {
-        writeln!(out, "{}", answers.count()).context(CANNOT_WRITE)?;
+        match args.json {
+            true => {
+                let (count, missing) = (answers.count(), json_list(&answers.missing()));
+                writeln!(out, r#"{{"count":{count},"incomplete":{missing}}}"#)
+            }
+            false => writeln!(out, "{}", answers.count()),
+        }
+        .context(CANNOT_WRITE)?;
         printed = answers.count();
     } else {
         let mut sum = 0;
+        let failed;
         (printed, failed) = print(args, &answers, out, &mut sum)?;
+        answers.fail(failed);
         if args.follow && args.count_max.is_none_or(|most| printed < most) {
             let mut printer = Printer {
                 args,
@@ -86,14 +99,16 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             missed = follow::run(&archive, &query, &answers, &mut printer)?;
         }
         bytes = Some(sum);
+        if args.json {
+            answers.write_missing(out)?;
+        }
     }
     out.flush().context(CANNOT_WRITE)?;
     if !args.quiet {
         answers.note_tagged(&query);
         summary(&answers, printed, bytes, started.elapsed().as_secs_f64());
     }
-    answers.finish()?;
-    report_failed(&failed)?;
+    answers.finish(args.question.allow)?;
     follow::finish(missed)?;
     if answers.count() == 0 && (args.quiet || args.fail_if_empty) {
         return Err(Nothing.into());

@@ -11,7 +11,7 @@ use tapdex_engine::archive::ArchiveError;
 use tapdex_report::table::{self, Align};
 
 use super::CANNOT_WRITE;
-use super::ask::{How, QuestionArgs, line, report_failed, rows_of};
+use super::ask::{How, QuestionArgs, line, rows_of};
 use super::index_file::json;
 use super::search::summary;
 use fields::{Field, Value};
@@ -40,6 +40,8 @@ use fields::{Field, Value};
 ///
 /// A packet that does not have the field is not counted. Fields of both ends (addr, port, mac)
 /// count each end. The share is that of all ends, or packets, that were counted.
+///
+/// Exits with 3 if packets from the times asked about may be missing, and says so; see search.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -65,7 +67,7 @@ const BAR_LEN: u64 = 30;
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let started = Instant::now();
     let query = args.question.query()?;
-    let answers = args.question.ask(&query, How::Records)?;
+    let mut answers = args.question.ask(&query, How::Records)?;
     let mut counts: HashMap<Value, u64> = HashMap::new();
     let mut failed: Vec<ArchiveError> = Vec::new();
     for (segment, records) in answers.found() {
@@ -86,11 +88,14 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     counts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     counts.truncate(args.most);
     print(args, &counts, values, total, out)?;
+    answers.fail(failed);
+    if args.json {
+        answers.write_missing(out)?;
+    }
     out.flush().context(CANNOT_WRITE)?;
     answers.note_tagged(&query);
     summary(&answers, answers.count(), None, started.elapsed().as_secs_f64());
-    answers.finish()?;
-    report_failed(&failed)
+    answers.finish(args.question.allow)
 }
 
 fn print(

@@ -3,11 +3,12 @@
 use std::io::Write;
 
 use anyhow::Context;
-use tapdex_engine::archive::{Archive, Segment};
+use tapdex_engine::archive::{Archive, ArchiveError, Segment};
 
 use super::ask::{ArchiveArg, line};
+use super::missing::{self, AllowArg};
 use super::progress::Progress;
-use super::{CANNOT_WRITE, Damaged, chain, counted, note, shown_path};
+use super::{CANNOT_WRITE, Damaged, chain, counted, note};
 
 /// Check an archive and list what is wrong with it.
 ///
@@ -19,13 +20,16 @@ use super::{CANNOT_WRITE, Damaged, chain, counted, note, shown_path};
 ///     tapdex verify -r archive --quick
 ///
 /// Prints a problem a line and exits with 3 if there is any; tapdex repair then indexes again what
-/// is damaged. With --quick only the first and the last bytes of packets are compared, and of the
+/// is damaged. Also prints what searches would say is missing, be it lost, removed or cut off, and
+/// exits with 3 then, or with 0 if that is all and --allow-incomplete is given. With --quick only the first and the last bytes of packets are compared, and of the
 /// indexes what is needed to open them.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(flatten)]
     archive: ArchiveArg,
+    #[command(flatten)]
+    allow: AllowArg,
     /// Do not read everything.
     #[arg(long)]
     quick: bool,
@@ -35,6 +39,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let archive = Archive::open(&args.archive.archive)?;
     let files = archive.index_files()?;
     let mut progress = Progress::new();
+    let mut told: Vec<String> = Vec::new();
     let (mut packets, mut bytes, mut problems, mut damaged) = (0, 0, 0_u64, 0_u64);
     for (n, path) in files.iter().enumerate() {
         let mut wrong = Vec::new();
@@ -44,12 +49,6 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
                 bytes += segment.index().len_bytes();
                 packets += segment.note().records;
                 check(&segment, args.quick, &mut progress, &mut wrong);
-                let damage = &segment.note().source.damage;
-                if !damage.is_empty() {
-                    // Not a problem of the archive: it has what could be read.
-                    let path = shown_path(&segment.packet_path());
-                    note(&format!("{path}: indexed up to the damage: {damage}"));
-                }
             }
             Err(error) => wrong.push(chain(&error)),
         }
@@ -61,9 +60,28 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             line(out, format_args!("{wrong}"))?;
         }
         problems += wrong.len() as u64;
+        told.extend(wrong.iter().cloned());
         damaged += u64::from(!wrong.is_empty());
     }
     drop(progress);
+    // What is missing of all times; no packet is from these, so that nothing is indexed in memory.
+    let mut gaps = archive.survey((u64::MAX, Some(0)))?.gaps;
+    // What cannot be opened was told above, unless nobody has looked at it.
+    let is_told = |error: &ArchiveError| match error {
+        ArchiveError::Index { .. } | ArchiveError::BadNote { .. } => true,
+        ArchiveError::BadPackets { path, .. } => {
+            told.iter().any(|t| t.contains(&*path.to_string_lossy()))
+        }
+        _ => false,
+    };
+    gaps.retain(|gap| !gap.error.as_ref().is_some_and(is_told));
+    for gap in &gaps {
+        problems += u64::from(gap.error.is_some());
+    }
+    let stories = missing::stories(&gaps);
+    for story in &stories {
+        line(out, format_args!("{}", story.text()))?;
+    }
     let left = archive.unindexed_recordings()?;
     if left > 0 {
         let recordings = counted(left, "recording");
@@ -71,8 +89,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     if problems == 0 {
         let segments = counted(files.len() as u64, "segment");
-        line(out, format_args!("sound: {segments}, {packets} packets, {bytes} bytes of index"))?;
-        return out.flush().context(CANNOT_WRITE);
+        let sound = match stories.is_empty() {
+            true => "sound",
+            false => "sound as far as it goes, incomplete as above",
+        };
+        line(out, format_args!("{sound}: {segments}, {packets} packets, {bytes} bytes of index"))?;
+        out.flush().context(CANNOT_WRITE)?;
+        return missing::end(&stories, args.allow);
     }
     out.flush().context(CANNOT_WRITE)?;
     let (problems, all) = (counted(problems, "problem"), files.len());

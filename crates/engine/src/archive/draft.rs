@@ -19,8 +19,9 @@ use std::io;
 use std::path::PathBuf;
 
 use super::builder::{Limits, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
+use super::completeness::{Gap, Survey};
 use super::ingest::capture_name;
-use super::note::{Note, Source};
+use super::note::{Covered, Loss, Note, Source};
 use super::recording::{Recording, Times, is_recording};
 use super::segment::{Segment, ends_sum};
 use super::{Archive, ArchiveError, CodecChoice, Order};
@@ -69,12 +70,13 @@ impl<'a> Drafter<'a> {
             Some(note) => CaptureReader::resume(other, note.layout.clone(), note.source.end),
             None => CaptureReader::open(other),
         };
-        let reader = match reader {
+        let mut reader = match reader {
             Ok(reader) => reader,
             // Its head is not written yet.
             Err(CaptureError::Truncated { .. }) => return Ok(None),
             Err(error) => return Err(ArchiveError::capture(&path)(error)),
         };
+        reader.gather_statistics();
         let mut rest = recording.as_source();
         rest.start = reader.position();
         if let Some(note) = last {
@@ -114,7 +116,7 @@ impl<'a> Drafter<'a> {
     }
 
     /// Segments in memory of all that is there.
-    fn in_memory(mut self) -> Result<Vec<Segment>, ArchiveError> {
+    fn in_memory(&mut self) -> Result<Vec<Segment>, ArchiveError> {
         let limits = Limits::new(RECORDS_MAX, 1);
         let mut builder = SegmentBuilder::new();
         let mut segments = Vec::new();
@@ -145,24 +147,32 @@ impl<'a> Drafter<'a> {
     ) -> Result<Option<Note>, ArchiveError> {
         let path = self.recording.sealed_path();
         builder.clear();
+        let mut damage = String::new();
         // Where it ended last time there may be more now.
         self.reader.reread(self.rest.start).map_err(ArchiveError::capture(&path))?;
         while !builder.is_full(limits) {
             match self.reader.next() {
                 Ok(Some(record)) => builder.push(&record),
                 Err(error) if error.is_io() => return Err(ArchiveError::capture(&path)(error)),
-                Ok(None) | Err(_) => break,
+                // More may be written of it.
+                Ok(None) | Err(CaptureError::Truncated { .. }) => break,
+                Err(error) => {
+                    damage = error.to_string();
+                    break;
+                }
             }
         }
         if builder.records() == 0 {
             return Ok(None);
         }
         let mut source = self.rest.clone();
+        source.damage = damage;
         source.end = self.reader.position();
         let sum = ends_sum(&mut self.file, source.start, source.end);
         source.sum = sum.map_err(|error| ArchiveError::io("read", &path, error))?.unwrap_or(0);
         let mut note = Note::new(source, self.reader.layout().clone());
         builder.describe(&mut note);
+        note.tell(&self.reader.take_statistics());
         Ok(Some(note))
     }
 
@@ -223,19 +233,18 @@ impl Archive {
         outcome
     }
 
-    /// Drafts of all that is not indexed of recordings; in memory, those that have packets from
-    /// these times.
+    /// Adds drafts of all that is not indexed of recordings; in memory, those that have packets
+    /// from these times.
     pub(super) fn unindexed(
         &self,
-        indexed: &[Segment],
         damaged: &[&str],
         times: Times,
-        failed: &mut Vec<ArchiveError>,
-    ) -> Result<Vec<Segment>, ArchiveError> {
+        survey: &mut Survey,
+    ) -> Result<(), ArchiveError> {
         use rayon::iter::{IntoParallelIterator, ParallelIterator};
         // The last part of each.
         let mut indexed_to: HashMap<&str, &Note> = HashMap::new();
-        for segment in indexed {
+        for segment in &survey.segments {
             let last = indexed_to.entry(capture_name(segment.path())).or_insert(segment.note());
             if segment.note().source.part > last.source.part {
                 *last = segment.note();
@@ -255,7 +264,7 @@ impl Archive {
             }
         }
         let made: Vec<_> = match rest.len() {
-            0 => return Ok(Vec::new()),
+            0 => return Ok(()),
             // Threads take longer to start than most unfinished recordings to be read.
             1 => rest.iter().map(|(r, after)| self.drafts(r, after.as_ref(), times)).collect(),
             _ => rest
@@ -263,14 +272,16 @@ impl Archive {
                 .map(|(recording, after)| self.drafts(&recording, after.as_ref(), times))
                 .collect(),
         };
-        let mut segments = Vec::new();
         for made in made {
             match made {
-                Ok(some) => segments.extend(some),
-                Err(error) => failed.push(error),
+                Ok(made) => {
+                    survey.segments.extend(made.segments);
+                    survey.loose.extend(made.loose);
+                }
+                Err(error) => survey.gaps.push(Gap::unknown(error)),
             }
         }
-        Ok(segments)
+        Ok(())
     }
 
     /// Drafts of a recording, from behind an indexed part of it on.
@@ -279,18 +290,23 @@ impl Archive {
         recording: &Recording,
         after: Option<&Note>,
         times: Times,
-    ) -> Result<Vec<Segment>, ArchiveError> {
+    ) -> Result<Survey, ArchiveError> {
         let mut drafts = match after {
             Some(_) => Vec::new(),
             None => recorded_drafts(recording),
         };
         let after = drafts.last().map(Segment::note).or(after);
-        if let Some(mut rest) = Drafter::after(self, recording, after)?
-            && (times == (0, None) || rest.has_times(times)?)
-        {
-            drafts.extend(rest.in_memory()?);
+        let mut loose = Vec::new();
+        if let Some(mut rest) = Drafter::after(self, recording, after)? {
+            if times == (0, None) || rest.has_times(times)? {
+                drafts.extend(rest.in_memory()?);
+            }
+            // What is said behind the last packet, or of packets that are not asked for.
+            let told = rest.reader.take_statistics();
+            let name = recording.name().to_owned();
+            loose.push((name, Loss::of(&told, 0), Covered::by(&told)));
         }
-        Ok(drafts)
+        Ok(Survey { segments: drafts, loose, ..Survey::default() })
     }
 }
 

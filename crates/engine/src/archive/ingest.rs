@@ -15,7 +15,9 @@ use super::recording::is_recording;
 use super::segment::{Segment, ends_sum};
 use super::{Archive, ArchiveError, Settings};
 use crate::beneath::{Rights, Root, open_named};
-use crate::capture::{CaptureReader, Compression, DecompressError, decompress, is_capture};
+use crate::capture::{
+    CaptureError, CaptureReader, Compression, DecompressError, decompress, is_capture,
+};
 use crate::storage::{Storage, temporary_path};
 
 /// A capture to take in.
@@ -361,7 +363,9 @@ impl<'a> Ingest<'a> {
         };
         builder.clear();
         let limits = self.limits();
-        let mut damage = self.fill(shared, builder, &mut state)?;
+        let ended = self.fill(shared, builder, &mut state)?;
+        let cut_short = matches!(ended, Some(CaptureError::Truncated { .. }));
+        let mut damage = ended.map(|error| error.to_string());
         let mut source = state.source.clone();
         source.end = state.reader.position();
         let failed = |what| {
@@ -373,6 +377,7 @@ impl<'a> Ingest<'a> {
         let (len, rights) = (metadata.len(), Rights::of(&metadata).and(Rights::GROUP));
         // A segment that is full may be the last one all the same.
         source.last = !builder.is_full(&limits) || source.end == len;
+        source.cut_short = cut_short;
         if source.last && damage.is_none() {
             damage = state.broken.take();
         }
@@ -381,6 +386,7 @@ impl<'a> Ingest<'a> {
         source.sum = sum.unwrap_or(0);
         let mut note = Note::new(source.clone(), state.reader.layout().clone());
         builder.describe(&mut note);
+        note.tell(&state.reader.take_statistics());
         let packets = state.path.clone();
         let index_path = self.archive.index_path(&packets, source.part);
         let next = (!source.last).then(|| {
@@ -428,7 +434,7 @@ impl<'a> Ingest<'a> {
         shared: &Shared<'_>,
         builder: &mut SegmentBuilder,
         state: &mut State,
-    ) -> Result<Option<String>, ArchiveError> {
+    ) -> Result<Option<CaptureError>, ArchiveError> {
         let limits = self.limits();
         let mut before = state.reader.position();
         loop {
@@ -463,7 +469,7 @@ impl<'a> Ingest<'a> {
                 Some(Some(error)) if error.is_io() => {
                     return Err(ArchiveError::capture(&state.path)(error));
                 }
-                Some(Some(error)) => return Ok(Some(error.to_string())),
+                Some(Some(error)) => return Ok(Some(error)),
                 None if builder.is_full(&limits) => return Ok(None),
                 None => {}
             }
@@ -515,8 +521,9 @@ impl<'a> Ingest<'a> {
             let path = self.archive.segments_folder().join(source.path());
             let path = path.canonicalize().map_err(|e| ArchiveError::io("open", &path, e))?;
             let file = open_named(&path).map_err(|e| ArchiveError::io("open", &path, e))?;
-            let reader = CaptureReader::resume(file, note.layout.clone(), source.end)
+            let mut reader = CaptureReader::resume(file, note.layout.clone(), source.end)
                 .map_err(ArchiveError::capture(&path))?;
+            reader.gather_statistics();
             source.go_on(note);
             return Ok(Some(State { reader, source, path, broken: None }));
         }
@@ -578,7 +585,8 @@ impl<'a> Ingest<'a> {
         let path = path.canonicalize().map_err(failed("open"))?;
         let file = open_named(&path).map_err(failed("open"))?;
         let metadata = file.metadata().map_err(failed("read"))?;
-        let reader = CaptureReader::open(file).map_err(ArchiveError::capture(&path))?;
+        let mut reader = CaptureReader::open(file).map_err(ArchiveError::capture(&path))?;
+        reader.gather_statistics();
         let folder = self.archive.segments_folder();
         let folder = folder.canonicalize().map_err(|e| ArchiveError::io("open", &folder, e))?;
         let near = |path: &Path| relative(&folder, path);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::capture::Layout;
+use crate::capture::blocks::Statistics;
 
 /// The version of the note that this program writes, and the last one that it reads.
 const VERSION: u32 = 1;
@@ -31,6 +32,89 @@ pub struct Note {
     pub source: Source,
     /// How that file is read.
     pub layout: Layout,
+    /// Packets that were lost while these were captured, by time, as far as the file tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<Loss>,
+    /// The time that the file speaks for, whether or not there were packets; `None` if it does not
+    /// say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub covered: Option<Covered>,
+}
+
+/// Packets that were lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// When the first of them may have come, in nanoseconds since 1970.
+    pub from_ns: u64,
+    /// When the last of them may have come.
+    pub to_ns: u64,
+    /// How many.
+    pub packets: u64,
+}
+
+/// A time in which packets were captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Covered {
+    /// Its first moment, in nanoseconds since 1970.
+    pub from_ns: u64,
+    /// Its last one.
+    pub to_ns: u64,
+}
+
+/// Losses of a segment that are told apart; more are put together with their neighbours.
+const LOSSES_MAX: usize = 256;
+/// The greatest number that TOML has room for.
+const NUMBER_MAX: u64 = i64::MAX.cast_unsigned();
+
+impl Loss {
+    /// So many packets, between two times.
+    pub fn new(from_ns: u64, to_ns: u64, packets: u64) -> Self {
+        let to_ns = to_ns.min(NUMBER_MAX);
+        Self { from_ns: from_ns.min(to_ns), to_ns, packets: packets.min(NUMBER_MAX) }
+    }
+
+    /// What is lost by what files say became of packets. A time that is not said starts at
+    /// `first_ns`.
+    pub(super) fn of(told: &[Statistics], first_ns: u64) -> Vec<Self> {
+        let lossy = told.iter().filter(|one| one.lost() > 0);
+        let mut losses: Vec<Self> = lossy
+            .map(|one| {
+                let from_ns = if one.start_ns == 0 { first_ns } else { one.start_ns };
+                Self::new(from_ns, one.end_ns, one.lost())
+            })
+            .collect();
+        losses.sort_unstable_by_key(|loss| (loss.from_ns, loss.to_ns));
+        while losses.len() > LOSSES_MAX {
+            losses = losses
+                .chunks(2)
+                .filter_map(|pair| pair.iter().copied().reduce(Self::and))
+                .collect();
+        }
+        losses
+    }
+
+    /// The two together.
+    pub(super) fn and(self, other: Self) -> Self {
+        let packets = self.packets.saturating_add(other.packets);
+        Self::new(self.from_ns.min(other.from_ns), self.to_ns.max(other.to_ns), packets)
+    }
+}
+
+impl Covered {
+    /// The time that files speak for.
+    pub(super) fn by(told: &[Statistics]) -> Option<Self> {
+        let said = told.iter().filter(|one| one.start_ns > 0);
+        let spans = said.map(|one| Self {
+            from_ns: one.start_ns.min(NUMBER_MAX),
+            to_ns: one.end_ns.min(NUMBER_MAX),
+        });
+        spans.reduce(Self::and)
+    }
+
+    /// Both, and what is between them.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { from_ns: self.from_ns.min(other.from_ns), to_ns: self.to_ns.max(other.to_ns) }
+    }
 }
 
 /// The file that has the packets of a segment.
@@ -64,6 +148,9 @@ pub struct Source {
     /// What is wrong with the file behind the last packet; empty if nothing is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub damage: String,
+    /// Whether that is that the file ends in the middle of something.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut_short: bool,
 }
 
 impl Source {
@@ -81,6 +168,7 @@ impl Source {
             records_before: 0,
             last: false,
             damage: String::new(),
+            cut_short: false,
         }
     }
 
@@ -139,7 +227,15 @@ impl Note {
             time_max: 0,
             source,
             layout,
+            losses: Vec::new(),
+            covered: None,
         }
+    }
+
+    /// Takes over what the file says became of packets.
+    pub(super) fn tell(&mut self, told: &[Statistics]) {
+        self.losses = Loss::of(told, self.time_min);
+        self.covered = Covered::by(told);
     }
 
     pub(super) fn to_text(&self) -> String {

@@ -5,13 +5,12 @@
 use super::Interface;
 use super::pcapng::{
     BLOCK_MIN, BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE, OPTION_DESCRIPTION, OPTION_END,
-    OPTION_NAME, OPTION_TICKS, SECTION_HEADER,
+    OPTION_NAME, OPTION_TICKS, SECTION_HEADER, STATISTICS,
 };
 
 const OPTION_COMMENT: u16 = 1;
 const OPTION_APPLICATION: u16 = 4;
 const OPTION_FILTER: u16 = 11;
-const STATISTICS: u32 = 5;
 
 /// What of a packet's block is not the packet.
 pub(super) const PACKET_BLOCK_LEN: u32 = 32;
@@ -106,6 +105,23 @@ pub struct Statistics {
     pub lost_by_kernel: u64,
     /// Packets that are in the file.
     pub delivered: u64,
+}
+
+impl Statistics {
+    /// Packets that are not in the file.
+    pub fn lost(&self) -> u64 {
+        self.lost_by_interface.saturating_add(self.lost_by_kernel)
+    }
+
+    /// Adds what happened in another time, or on another interface.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.start_ns = self.start_ns.min(other.start_ns);
+        self.end_ns = self.end_ns.max(other.end_ns);
+        self.received = self.received.saturating_add(other.received);
+        self.lost_by_interface = self.lost_by_interface.saturating_add(other.lost_by_interface);
+        self.lost_by_kernel = self.lost_by_kernel.saturating_add(other.lost_by_kernel);
+        self.delivered = self.delivered.saturating_add(other.delivered);
+    }
 }
 
 /// Appends what became of the packets of an interface.

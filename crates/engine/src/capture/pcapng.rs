@@ -1,7 +1,9 @@
 //! Reading pcapng: blocks, sections and interfaces.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
+use super::blocks::Statistics;
 use super::error::CaptureError;
 use super::read::{CaptureReader, Found, Source, bad, short, size, word};
 use super::{Interface, Section, block_max, link_type};
@@ -17,6 +19,7 @@ const NAME_LEN_MAX: usize = 100;
 
 const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
+pub(super) const STATISTICS: u32 = 5;
 pub(super) const ENHANCED_PACKET: u32 = 6;
 
 pub(super) const BYTE_ORDER_MAGIC: u32 = 0x1A2B_3C4D;
@@ -34,6 +37,14 @@ pub(super) const OPTION_NAME: u16 = 2;
 pub(super) const OPTION_DESCRIPTION: u16 = 3;
 pub(super) const OPTION_TICKS: u16 = 9;
 const OPTION_OFFSET: u16 = 14;
+const STATISTICS_START: u16 = 2;
+const STATISTICS_END: u16 = 3;
+const STATISTICS_RECEIVED: u16 = 4;
+const STATISTICS_LOST_BY_INTERFACE: u16 = 5;
+const STATISTICS_LOST_BY_KERNEL: u16 = 7;
+const STATISTICS_DELIVERED: u16 = 8;
+/// Statistics that are kept until somebody takes them; more are added to the last one.
+const STATISTICS_MAX: usize = 4_096;
 
 const NANO: u64 = 1_000_000_000;
 
@@ -102,6 +113,40 @@ impl Clock {
                 .and_then(|time| time.checked_add(fraction))
                 .unwrap_or(u64::MAX),
         }
+    }
+}
+
+/// Interface statistics that a reader has come across.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    list: Vec<Statistics>,
+    /// What the last block of each interface says. Blocks count from their start, so one with the
+    /// same start as the one before goes on with its numbers.
+    last: BTreeMap<u32, Statistics>,
+}
+
+impl Gathered {
+    fn add(&mut self, interface: u32, told: Statistics) {
+        let before =
+            self.last.insert(interface, told).filter(|last| last.start_ns == told.start_ns);
+        let mut new = told;
+        if let Some(before) = before {
+            let since = |now: u64, then: u64| now.saturating_sub(then);
+            new.start_ns = before.end_ns.min(told.end_ns);
+            new.received = since(told.received, before.received);
+            new.lost_by_interface = since(told.lost_by_interface, before.lost_by_interface);
+            new.lost_by_kernel = since(told.lost_by_kernel, before.lost_by_kernel);
+            new.delivered = since(told.delivered, before.delivered);
+        }
+        let full = self.list.len() >= STATISTICS_MAX;
+        match self.list.last_mut().filter(|_| full) {
+            Some(last) => last.add(&new),
+            None => self.list.push(new),
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Statistics> {
+        std::mem::take(&mut self.list)
     }
 }
 
@@ -217,6 +262,7 @@ impl<R: Read> CaptureReader<R> {
                 }
                 SECTION_HEADER => self.section(offset, len, big_endian)?,
                 INTERFACE if offset >= self.layout.known => self.interface(offset, len)?,
+                STATISTICS if self.gathered.is_some() => self.statistics(len),
                 _ => {}
             }
             self.at += size(len);
@@ -338,6 +384,46 @@ impl<R: Read> CaptureReader<R> {
     pub(super) fn enter_at(&mut self, offset: u64) {
         let after = self.layout.sections.partition_point(|section| section.offset <= offset);
         self.enter(after.saturating_sub(1));
+    }
+
+    /// Takes in what a block says became of an interface's packets. Nobody depends on it to read
+    /// packets: what is not understood is passed over.
+    fn statistics(&mut self, len: u32) {
+        let (body, big_endian) = (self.body(len), self.big_endian);
+        let id = word(body, 0, big_endian);
+        let known = self.sources.get(size(self.first) + size(id)).filter(|_| id < self.count);
+        let Some(source) = known.filter(|_| body.len() >= 12) else { return };
+        let time = |at: &[u8]| {
+            let halves = [word(at, 0, big_endian), word(at, 4, big_endian)].map(u64::from);
+            source.clock.time_ns(halves[0] << 32 | halves[1])
+        };
+        let mut told =
+            Statistics { end_ns: time(body.get(4..).unwrap_or_default()), ..Statistics::default() };
+        let mut options = body.get(12..).unwrap_or_default();
+        while options.len() >= 4 {
+            let (code, len) = (short(options, 0, big_endian), short(options, 2, big_endian));
+            let Some(value) = options.get(4..4 + usize::from(len)) else { break };
+            let halves = [word(value, 0, big_endian), word(value, 4, big_endian)].map(u64::from);
+            let [low, high] = if big_endian { [halves[1], halves[0]] } else { halves };
+            let number = high << 32 | low;
+            match code {
+                OPTION_END => break,
+                _ if len != 8 => {}
+                STATISTICS_START => told.start_ns = time(value),
+                STATISTICS_END => told.end_ns = time(value),
+                STATISTICS_RECEIVED => told.received = number,
+                STATISTICS_LOST_BY_INTERFACE => told.lost_by_interface = number,
+                STATISTICS_LOST_BY_KERNEL => told.lost_by_kernel = number,
+                STATISTICS_DELIVERED => told.delivered = number,
+                _ => {}
+            }
+            options = options.get(4 + usize::from(len).next_multiple_of(4)..).unwrap_or_default();
+        }
+        told.start_ns = told.start_ns.min(told.end_ns);
+        let interface = self.first + id;
+        if let Some(gathered) = &mut self.gathered {
+            gathered.add(interface, told);
+        }
     }
 
     fn interface(&mut self, offset: u64, len: u32) -> Result<(), CaptureError> {

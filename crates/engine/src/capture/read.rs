@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};
 
+use super::blocks::Statistics;
 use super::error::CaptureError;
-use super::pcapng::{self, Clock};
+use super::pcapng::{self, Clock, Gathered};
 use super::{
     BLOCK_MAX, Interface, Layout, Lengths, RecordForm, Section, block_max, frame_max, link_type,
     pseudo,
@@ -157,6 +158,8 @@ pub struct CaptureReader<R> {
     tick_ns: u32,
     pub(super) block_max: u32,
     pub(super) fixed: Vec<u8>,
+    /// Interface statistics, if somebody wants them.
+    pub(super) gathered: Option<Gathered>,
     over: bool,
 }
 
@@ -206,6 +209,7 @@ impl<R: Read> CaptureReader<R> {
             tick_ns: 0,
             block_max: BLOCK_MAX,
             fixed: Vec::new(),
+            gathered: None,
             over: false,
         };
         reader.prepare();
@@ -400,6 +404,17 @@ impl<R: Read> CaptureReader<R> {
         &self.layout
     }
 
+    /// Keeps what a pcapng file says became of the packets of its interfaces, from here on.
+    pub fn gather_statistics(&mut self) {
+        self.gathered.get_or_insert_default();
+    }
+
+    /// What was come across since this was last asked, or since
+    /// [`gather_statistics`](Self::gather_statistics).
+    pub fn take_statistics(&mut self) -> Vec<Statistics> {
+        self.gathered.as_mut().map(Gathered::take).unwrap_or_default()
+    }
+
     /// Takes the reader apart, into all that it came across and what it reads from.
     pub fn into_parts(self) -> (Layout, R) {
         (self.layout, self.source)
@@ -509,6 +524,8 @@ impl<R: Read + Seek> CaptureReader<R> {
     /// read of it: there may be more, or something else.
     pub fn reread(&mut self, offset: u64) -> Result<(), CaptureError> {
         self.over = false;
+        // What was told is told again.
+        self.gathered = self.gathered.take().map(|_| Gathered::default());
         self.jump(offset)
     }
 

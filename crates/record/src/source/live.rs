@@ -15,6 +15,7 @@ use tapdex_engine::capture::Interface;
 use super::{CaptureOptions, SourceError};
 use crate::counters::SourceCounters;
 use crate::queue::Feeder;
+use crate::recorder::now_ns;
 
 /// After so many milliseconds the kernel hands over a part of its ring that is not full.
 const RING_TIMEOUT_MS: i32 = 100;
@@ -128,7 +129,7 @@ impl Live {
         let Some(number) = self.announce(feeder, options) else {
             return Err(pcap::Error::PcapError("there are too many interfaces".to_owned()));
         };
-        let mut ring = Ring::default();
+        let mut ring = Ring { asked_ns: now_ns(), ..Ring::default() };
         let outcome = self.follow(number, feeder, &mut ring, stop);
         // Also of an interface that is gone: its ring is still there.
         self.drain(number, feeder, &mut ring);
@@ -181,7 +182,8 @@ impl Live {
         }
         // What could not be had in this time has been lost in the ring.
         feeder.counters.received.fetch_add(ring.waiting(), Ordering::Relaxed);
-        feeder.counters.lost_by_kernel.fetch_add(ring.waiting(), Ordering::Relaxed);
+        let counters = &feeder.counters;
+        counters.lose(&counters.lost_by_kernel, ring.waiting(), ring.asked_ns, now_ns());
         feeder.counters.ring_packets.store(0, Ordering::Relaxed);
     }
 
@@ -231,6 +233,8 @@ struct Ring {
     before: Option<(Instant, u64)>,
     /// The counts of libpcap's, which start again at 0 after four billion.
     last: [u32; 3],
+    /// When the kernel last told them: what it has lost since then came after that.
+    asked_ns: u64,
 }
 
 impl Ring {
@@ -246,8 +250,10 @@ impl Ring {
         self.before.get_or_insert((Instant::now(), came));
         self.passed_over = self.passed_over.min(came.saturating_sub(self.seen));
         counters.received.fetch_add(lost.into(), Ordering::Relaxed);
-        counters.lost_by_kernel.fetch_add(lost.into(), Ordering::Relaxed);
-        counters.lost_by_interface.fetch_add(by_interface.into(), Ordering::Relaxed);
+        let (since, asked) = (self.asked_ns, now_ns());
+        counters.lose(&counters.lost_by_kernel, lost.into(), since, asked);
+        counters.lose(&counters.lost_by_interface, by_interface.into(), since, asked);
+        self.asked_ns = asked;
         counters.ring_packets.store(self.waiting(), Ordering::Relaxed);
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tapdex_engine::archive::device::SegmentDevice;
-use tapdex_engine::archive::{Archive, Segment};
+use tapdex_engine::archive::{Archive, Cause, Segment};
 use tapdex_engine::beneath::Root;
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{Query, in_time_order};
@@ -363,6 +363,25 @@ impl Rig {
         for folder in ["packets", "segments"] {
             let names = self.names(folder);
             assert!(!names.iter().any(|name| name.starts_with('.')), "{names:?}");
+        }
+        self.check_missing();
+    }
+
+    /// What is missing is known, to the packet, and when it was.
+    fn check_missing(&self) {
+        let total = Status::read(&self.archive).unwrap().total;
+        let survey = self.archive.survey((0, None)).unwrap();
+        let sum = |cause: Cause| -> u64 {
+            survey
+                .gaps
+                .iter()
+                .filter(|gap| gap.cause == cause)
+                .map(|gap| gap.packets.unwrap())
+                .sum()
+        };
+        assert_eq!(sum(Cause::Removed), total.removed_packets);
+        if total.removed_segments == 0 {
+            assert_eq!(sum(Cause::Lost), total.lost.sum(), "{:?}", survey.gaps);
         }
     }
 }

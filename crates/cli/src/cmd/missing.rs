@@ -1,0 +1,141 @@
+//! Telling people, and programs, what an answer lacks.
+
+use tapdex_engine::archive::{Cause, Gap};
+use tapdex_engine::query::time::format_time;
+
+use super::index_file::json;
+use super::{Incomplete, counted, json_object, note};
+
+/// Whether an answer may lack something.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(crate) struct AllowArg {
+    /// Exit with 0 although packets are missing; what is missing is said all the same.
+    #[arg(long)]
+    pub(crate) allow_incomplete: bool,
+}
+
+/// What is missing for one reason: lost packets and the like are put together, whatever can be
+/// mended stands for itself.
+#[derive(Debug)]
+pub(crate) struct Story {
+    pub(crate) cause: Cause,
+    /// `None` if the times are not known.
+    span: Option<(u64, u64)>,
+    packets: Option<u64>,
+    bytes: Option<u64>,
+    /// How many intervals there are.
+    intervals: u64,
+    /// How long these are together, in nanoseconds.
+    len_ns: u64,
+    what: String,
+}
+
+/// What is missing.
+pub(crate) fn stories<'a>(gaps: impl IntoIterator<Item = &'a Gap>) -> Vec<Story> {
+    let mut stories: Vec<Story> = Vec::new();
+    for gap in gaps {
+        let len_ns = gap.span().map_or(0, |(from, to)| to - from.min(to));
+        let is_sum = matches!(gap.cause, Cause::Lost | Cause::Removed | Cause::NotRecorded);
+        let same = stories.iter_mut().find(|story| is_sum && story.cause == gap.cause);
+        let Some(story) = same else {
+            stories.push(Story {
+                cause: gap.cause,
+                span: gap.span(),
+                packets: gap.packets,
+                bytes: gap.bytes,
+                intervals: 1,
+                len_ns,
+                what: gap.what.clone(),
+            });
+            continue;
+        };
+        story.span = story.span.zip(gap.span()).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1)));
+        story.packets = story.packets.zip(gap.packets).map(|(a, b)| a.saturating_add(b));
+        story.intervals += 1;
+        story.len_ns = story.len_ns.saturating_add(len_ns);
+    }
+    stories
+}
+
+impl Story {
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let packets = self.packets.map(|packets| counted(packets, "packet"));
+        let known = packets.clone().unwrap_or("packets".to_owned());
+        let when = match self.span {
+            Some((from, to)) => {
+                let [from, to] = [from, to].map(|time| format_time(time.into()));
+                match self.intervals {
+                    1 => format!(", from {from} to {to}"),
+                    n => format!(", in {n} intervals between {from} and {to}"),
+                }
+            }
+            None => String::new(),
+        };
+        match self.cause {
+            Cause::Lost => format!("{known} lost while recording{when}"),
+            Cause::Removed => format!("{known} removed by retention{when}"),
+            Cause::NotRecorded => {
+                format!("nothing was recorded for {:.3} s{when}", self.len_ns as f64 / 1e9)
+            }
+            _ => {
+                let packets = packets.map(|packets| format!("; {packets} missing"));
+                let bytes =
+                    self.bytes.map(|bytes| format!("; {} not indexed", counted(bytes, "byte")));
+                [Some(self.what.clone()), packets, bytes].into_iter().flatten().collect()
+            }
+        }
+    }
+
+    /// For programs.
+    pub(crate) fn json(&self) -> String {
+        let number = |number: Option<u64>| number.map_or("null".to_owned(), |n| n.to_string());
+        let time = |time: Option<u64>| match time {
+            Some(time) => json::string(&format_time(time.into())),
+            None => "null".to_owned(),
+        };
+        json_object(&[
+            ("cause", json::string(self.cause.name())),
+            ("packets", number(self.packets)),
+            ("bytes", number(self.bytes)),
+            ("from", time(self.span.map(|(from, _)| from))),
+            ("to", time(self.span.map(|(_, to)| to))),
+            ("intervals", self.intervals.to_string()),
+            ("what", json::string(&self.what)),
+        ])
+    }
+}
+
+/// What is missing, as a list of JSON.
+pub(crate) fn json_list(stories: &[Story]) -> String {
+    let list: Vec<String> = stories.iter().map(Story::json).collect();
+    format!("[{}]", list.join(","))
+}
+
+/// How much is missing, in a few words.
+fn sum(stories: &[Story]) -> String {
+    let known: u64 = stories.iter().filter_map(|story| story.packets).sum();
+    match (known, stories.iter().all(|story| story.packets.is_some())) {
+        (0, _) => "packets are missing, see above".to_owned(),
+        (1, true) => "1 packet is missing, see above".to_owned(),
+        (n, true) => format!("{n} packets are missing, see above"),
+        (n, false) => format!("{n} packets and more are missing, see above"),
+    }
+}
+
+/// Says what is missing; then an error that says that the answer is incomplete, if it is and may
+/// not be.
+pub(crate) fn report(stories: &[Story], allow: AllowArg) -> anyhow::Result<()> {
+    for story in stories {
+        note(&story.text());
+    }
+    end(stories, allow)
+}
+
+/// An error that says that packets are missing, if that is so and may not be.
+pub(crate) fn end(stories: &[Story], allow: AllowArg) -> anyhow::Result<()> {
+    match stories.is_empty() || allow.allow_incomplete {
+        true => Ok(()),
+        false => Err(Incomplete(sum(stories)).into()),
+    }
+}

@@ -1,0 +1,208 @@
+//! Answers that lack something: that they say what, and only where it matters.
+
+use super::*;
+use tapdex_engine::archive::{Archive, Loss};
+use tapdex_engine::capture::Interface;
+use tapdex_engine::capture::blocks::{self, Statistics};
+
+const START: u64 = 1_790_000_000_000_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// Writes a packet a second, a hundred of them, and between them what was lost: from a second to
+/// another, so many packets.
+fn write_lossy(path: &Path, losses: &[(u64, u64, u64)]) {
+    let mut bytes = Vec::new();
+    blocks::section(&mut bytes, "");
+    blocks::interface(&mut bytes, &Interface::new(1, 1_000_000_000), "");
+    for second in 0..100 {
+        blocks::packet(&mut bytes, 0, START + second * SECOND, 60, &[0; 60]);
+        for &(from, to, packets) in losses.iter().filter(|(_, to, _)| *to == second) {
+            let counts = Statistics {
+                start_ns: START + from * SECOND,
+                end_ns: START + to * SECOND,
+                received: packets,
+                lost_by_interface: packets / 10,
+                lost_by_kernel: packets - packets / 10,
+                delivered: 0,
+            };
+            blocks::statistics(&mut bytes, 0, &counts);
+        }
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Seconds of the packets above, as a time for --from and --to.
+fn at(second: u64) -> String {
+    let ns = START + second * SECOND;
+    format!("{}.{:09}", ns / SECOND, ns % SECOND)
+}
+
+impl Place {
+    /// Asks with every command about some seconds: what each says, and its exit code.
+    fn ask_all(&self, from: u64, to: u64, more: &str) -> Vec<Ended> {
+        let (from, to) = (at(from), at(to));
+        let ask = |words: &str| self.words(&format!("{words} --from {from} --to {to} {more}"));
+        [
+            "search",
+            "search --count",
+            "search --json",
+            "search --count --json",
+            "extract --force -w out.pcapng",
+            "top port",
+            "top port --json",
+            "hist",
+            "hist --json",
+            "explain --json",
+        ]
+        .map(ask)
+        .into()
+    }
+}
+
+#[test]
+fn lost_packets_are_told_where_they_were_lost_and_nowhere_else() {
+    let place = Place::new();
+    write_lossy(&place.path("a.pcapng"), &[(20, 21, 46_000), (22, 23, 503), (80, 81, 7)]);
+    place.words("index a.pcapng").done();
+    for (from, to) in [(0, 20), (24, 80), (82, 100)] {
+        for ended in place.ask_all(from, to, "") {
+            assert!(ended.code == Some(0) && !ended.err.contains("lost"), "{ended:?}");
+            assert!(!ended.out.contains(r#""cause""#), "{ended:?}");
+        }
+    }
+    for (from, to, lost) in [(15, 30, 46_503), (20, 22, 46_000), (22, 80, 503), (0, 100, 46_510)] {
+        let text = format!("{lost} packets lost while recording");
+        for (n, ended) in place.ask_all(from, to, "").into_iter().enumerate() {
+            assert!(ended.code == Some(3) && ended.err.contains(&text), "{lost} {ended:?}");
+            let json = format!(r#"{{"cause":"lost","packets":{lost},"bytes":null,"from":"#);
+            let is_json = [2, 3, 6, 8, 9].contains(&n);
+            assert_eq!(ended.out.contains(&json), is_json, "{ended:?}");
+        }
+        for ended in place.ask_all(from, to, "--allow-incomplete") {
+            assert!(ended.code == Some(0) && ended.err.contains(&text), "{lost} {ended:?}");
+        }
+    }
+    let text = "46510 packets lost while recording, in 3 intervals between";
+    for command in ["info", "verify", "verify --quick"] {
+        let ended = place.words(command);
+        assert!(ended.code == Some(3) && ended.out.contains(text), "{ended:?}");
+        assert!(!ended.out.contains("sound:"), "{ended:?}");
+        let ended = place.words(&format!("{command} --allow-incomplete"));
+        assert!(ended.code == Some(0) && ended.out.contains(text), "{ended:?}");
+    }
+    let json = place.words("info --json --allow-incomplete").done();
+    assert!(json.contains(r#""incomplete":[{"cause":"lost","packets":46510,"#), "{json}");
+}
+
+#[test]
+fn statistics_that_count_on_are_not_counted_twice() {
+    let place = Place::new();
+    // As others write them: from the start of the capture, over and over.
+    write_lossy(&place.path("a.pcapng"), &[(0, 10, 5), (0, 50, 5), (0, 90, 12)]);
+    place.words("index a.pcapng").done();
+    let said = place.words("search --count").failed(3);
+    assert!(said.contains("12 packets lost while recording, in 2 intervals"), "{said}");
+    let (from, to) = (at(11), at(50));
+    place.words(&format!("search --count --from {from} --to {to}")).done();
+}
+
+#[test]
+fn a_capture_that_was_cut_short_is_complete_up_to_there() {
+    let place = Place::new();
+    write_lossy(&place.path("whole.pcapng"), &[]);
+    let bytes = std::fs::read(place.path("whole.pcapng")).unwrap();
+    std::fs::write(place.path("a.pcapng"), &bytes[..bytes.len() - 10]).unwrap();
+    place.words("index a.pcapng").failed(3);
+    for ended in place.ask_all(0, 60, "") {
+        assert!(ended.code == Some(0), "{ended:?}");
+    }
+    for (n, ended) in place.ask_all(50, 200, "").into_iter().enumerate() {
+        assert!(ended.code == Some(3) && ended.err.contains("82 bytes not indexed"), "{ended:?}");
+        let json = r#"{"cause":"cut_short","packets":null,"bytes":82,"#;
+        assert_eq!(ended.out.contains(json), [2, 3, 6, 8, 9].contains(&n), "{ended:?}");
+    }
+    for command in ["info", "verify", "verify --quick"] {
+        let ended = place.words(command);
+        assert!(ended.code == Some(3) && ended.out.contains("is cut off"), "{ended:?}");
+    }
+    // Damage in the middle.
+    let mut damaged = bytes.clone();
+    let middle = bytes.len() / 2;
+    damaged[middle..middle + 200].fill(0xFF);
+    std::fs::write(place.path("a.pcapng"), damaged).unwrap();
+    place.words("index a.pcapng").failed(3);
+    let ended = place.words("search --count --json");
+    assert!(ended.out.contains(r#""cause":"damaged""#), "{ended:?}");
+    assert_eq!((ended.code, place.words("verify --quick").code), (Some(3), Some(3)));
+}
+
+#[test]
+fn what_retention_has_removed_is_remembered() {
+    let place = Place::new();
+    write_lossy(&place.path("a.pcapng"), &[]);
+    place.words("index a.pcapng").done();
+    let archive = Archive::open(&place.path("tapdex-archive")).unwrap();
+    let removed = |name: &str, from: u64, to: u64, packets| {
+        let packets = Loss::new(START + from * SECOND, START + to * SECOND, packets);
+        archive.remember_removed(name, packets).unwrap();
+    };
+    removed("one", 10, 20, 1000);
+    removed("two", 20, 30, 200);
+    // Interrupted, and done again.
+    removed("two", 20, 30, 200);
+    for ended in place.ask_all(31, 100, "") {
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    for ended in place.ask_all(5, 100, "") {
+        assert!(ended.code == Some(3), "{ended:?}");
+        assert!(ended.err.contains("1200 packets removed by retention, from"), "{ended:?}");
+    }
+    for command in ["info", "verify", "verify --quick"] {
+        let ended = place.words(command);
+        assert!(ended.code == Some(3) && ended.out.contains("1200 packets removed"), "{ended:?}");
+    }
+    // It does not grow for ever.
+    for n in 0..500_u64 {
+        removed(&n.to_string(), 100 * n, 100 * n + 1, 1);
+    }
+    let len = std::fs::metadata(place.path("tapdex-archive/missing.toml")).unwrap().len();
+    assert!(len < 20_000, "{len}");
+    let said = place.words("search --count").failed(3);
+    assert!(said.contains("1700 packets removed by retention"), "{said}");
+    std::fs::write(place.path("tapdex-archive/missing.toml"), "version = 1\nremoved = 7").unwrap();
+    let said = place.words("search --count").failed(3);
+    assert!(said.contains("missing.toml"), "{said}");
+}
+
+#[test]
+fn a_missing_part_is_noticed_by_all() {
+    let place = Place::new();
+    write_lossy(&place.path("a.pcapng"), &[]);
+    let archive = Archive::create(&place.path("tapdex-archive"), None, None).unwrap();
+    let input = tapdex_engine::archive::Input::File(place.path("a.pcapng"));
+    tapdex_engine::archive::Ingest::new(&archive).records_max(20).run(&[input]).unwrap();
+    let files = place.index_files();
+    assert_eq!(files.len(), 5);
+    for file in &files {
+        let bytes = std::fs::read(file).unwrap();
+        std::fs::remove_file(file).unwrap();
+        let is_last = Some(file) == files.last();
+        let text = if is_last { "is not indexed to its end" } else { "; 20 packets missing" };
+        let found =
+            [place.words("search --count"), place.words("search --count --allow-incomplete")];
+        assert!(found.iter().all(|ended| ended.err.contains(text)), "{found:?}");
+        assert_eq!(found.map(|ended| ended.code), [Some(3), Some(0)]);
+        for command in ["info", "verify", "verify --quick"] {
+            let ended = place.words(command);
+            assert!(ended.code == Some(3) && ended.out.contains(text), "{command} {ended:?}");
+        }
+        // Damaged instead of missing.
+        std::fs::write(file, "no index").unwrap();
+        let said = place.words("search --count").failed(3);
+        assert!(is_last || said.contains("; 20 packets missing"), "{said}");
+        assert_eq!(place.words("verify --quick").code, Some(3));
+        std::fs::write(file, bytes).unwrap();
+        place.words("verify").done();
+        assert!(place.words("info").done().contains("missing            nothing"));
+    }
+}
