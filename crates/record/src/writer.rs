@@ -195,6 +195,8 @@ pub(crate) struct Writer<'s, 'a> {
     /// The end of the time that they speak for, and when they last told of losses.
     told_ns: u64,
     losses_told: Instant,
+    /// No recording of this run has told when it began.
+    is_first: bool,
     /// The number of the last recording of this run.
     last_number: u64,
     /// Something could not be written until we were told to stop. All else is tried once.
@@ -211,6 +213,7 @@ impl<'s, 'a> Writer<'s, 'a> {
             told: Vec::new(),
             told_ns: now_ns(),
             losses_told: Instant::now(),
+            is_first: true,
             last_number: 0,
             gave_up: false,
         }
@@ -420,8 +423,9 @@ impl<'s, 'a> Writer<'s, 'a> {
             blocks::interface(&mut head, &registered.interface, &registered.filter);
             open.interfaces += 1;
         }
-        // It speaks for the time from the last one on, not from its first packet.
-        let told = self.statistics(open.interfaces, Tell::All);
+        // The first of a run says when that began, all others go on where the one before has ended.
+        let what = if self.is_first { Tell::All } else { Tell::Losses };
+        let told = self.statistics(open.interfaces, what);
         head.extend_from_slice(&told.bytes);
         if let Err(error) = open.append(&head) {
             // The next try has a name of its own.
@@ -429,6 +433,7 @@ impl<'s, 'a> Writer<'s, 'a> {
             return Err(failed(error));
         }
         self.has_told(told, &mut open);
+        self.is_first = false;
         self.shared.current.set(Some(growing));
         Ok(open)
     }
@@ -576,6 +581,7 @@ impl<'s, 'a> Writer<'s, 'a> {
     fn take_back(&mut self, open: &Open) {
         let written = open.offset + open.tail_written as u64;
         // One without packets is removed.
+        self.is_first |= open.packets == 0;
         let is_there = |end: u64| open.packets > 0 && end <= written;
         let list = self.shared.interfaces.list();
         for (_, Lost { source, counts }) in open.lost.iter().filter(|(end, _)| !is_there(*end)) {

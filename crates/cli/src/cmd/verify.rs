@@ -21,8 +21,9 @@ use super::{CANNOT_WRITE, Damaged, chain, counted, note};
 ///
 /// Prints a problem a line and exits with 3 if there is any; tapdex repair then indexes again what
 /// is damaged. Also prints what searches would say is missing, be it lost, removed or cut off, and
-/// exits with 3 then, or with 0 if that is all and --allow-incomplete is given. With --quick only the first and the last bytes of packets are compared, and of the
-/// indexes what is needed to open them.
+/// exits with 3 then, or with 0 if that is all and --allow-incomplete is given. With --quick only
+/// the first and the last bytes of packets are compared, and of the indexes what is needed to open
+/// them.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

@@ -132,8 +132,18 @@ pub struct Survey {
     pub segments: Vec<Segment>,
     /// What may be missing, from all times.
     pub gaps: Vec<Gap>,
-    /// What recordings say of which no packet is in a segment here, by their names.
-    pub(super) loose: Vec<(String, Vec<Loss>, Option<Covered>)>,
+    /// What is known of recordings beside what their segments say.
+    pub(super) loose: Vec<Loose>,
+}
+
+/// What is known of a recording that is in none of its segments.
+#[derive(Debug)]
+pub(super) struct Loose {
+    pub(super) recording: String,
+    pub(super) losses: Vec<Loss>,
+    pub(super) covered: Option<Covered>,
+    /// The times of packets that have no segment.
+    pub(super) packets: Option<Covered>,
 }
 
 impl Survey {
@@ -156,8 +166,8 @@ impl Survey {
                 ..Gap::new(cause, end_of(segment), last.unwrap_or(u64::MAX), None)
             });
         }
-        for (_, losses, _) in &self.loose {
-            self.gaps.extend(losses.iter().map(|&loss| Gap::from((Cause::Lost, loss))));
+        for loose in &self.loose {
+            self.gaps.extend(loose.losses.iter().map(|&loss| Gap::from((Cause::Lost, loss))));
         }
         let missing = match archive.missing() {
             Ok(missing) => missing,
@@ -189,15 +199,17 @@ impl Survey {
             known.0 = both(known.0, note.covered);
             known.1 = both(known.1, Some(packets).filter(|_| note.records > 0));
         }
-        for (name, _, covered) in &self.loose {
-            let Some(number) = recording_number(name) else { continue };
+        for loose in &self.loose {
+            let Some(number) = recording_number(&loose.recording) else { continue };
             let known = recordings.entry(number).or_default();
-            known.0 = both(known.0, *covered);
+            known.0 = both(known.0, loose.covered);
+            known.1 = both(known.1, loose.packets);
         }
         let mut before: Option<u64> = None;
         for (covered, packets) in recordings.into_values() {
-            // One that does not say when it began may have begun any time before.
-            let said = covered.and_then(|_| both(covered, packets));
+            let all = both(covered, packets);
+            // One that does not say when it began goes on where the one before has ended.
+            let said = all.filter(|_| covered.is_some());
             if let (Some(end), Some(said)) = (before, said)
                 && said.from_ns > end.saturating_add(APART_NS)
                 && !missing
@@ -207,7 +219,7 @@ impl Survey {
             {
                 self.gaps.push(Gap::new(Cause::NotRecorded, end, said.from_ns, None));
             }
-            before = said.map(|said| before.map_or(said.to_ns, |end| end.max(said.to_ns)));
+            before = all.and_then(|all| before.max(Some(all.to_ns)));
         }
     }
 }

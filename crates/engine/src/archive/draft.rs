@@ -19,7 +19,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::builder::{Limits, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
-use super::completeness::{Gap, Survey};
+use super::completeness::{Gap, Loose, Survey};
 use super::ingest::capture_name;
 use super::note::{Covered, Loss, Note, Source};
 use super::recording::{Recording, Times, is_recording};
@@ -176,13 +176,22 @@ impl<'a> Drafter<'a> {
         Ok(Some(note))
     }
 
-    /// Whether there is a packet from these times.
-    fn has_times(&mut self, (from, to): Times) -> Result<bool, ArchiveError> {
+    /// Whether there is a packet from these times; adds the times of all in front of that.
+    fn has_times(
+        &mut self,
+        (from, to): Times,
+        seen: &mut Option<Covered>,
+    ) -> Result<bool, ArchiveError> {
         loop {
             match self.reader.next() {
-                Ok(Some(record)) if record.time_ns < from => {}
-                Ok(Some(record)) if to.is_some_and(|to| record.time_ns >= to) => {}
-                Ok(Some(_)) => return Ok(true),
+                Ok(Some(record)) => {
+                    let time = record.time_ns;
+                    let one = Covered { from_ns: time, to_ns: time };
+                    *seen = Some(seen.map_or(one, |seen| seen.and(one)));
+                    if time >= from && to.is_none_or(|to| time < to) {
+                        return Ok(true);
+                    }
+                }
                 Err(error) if error.is_io() => {
                     return Err(ArchiveError::capture(&self.recording.sealed_path())(error));
                 }
@@ -298,13 +307,15 @@ impl Archive {
         let after = drafts.last().map(Segment::note).or(after);
         let mut loose = Vec::new();
         if let Some(mut rest) = Drafter::after(self, recording, after)? {
-            if times == (0, None) || rest.has_times(times)? {
+            let mut packets = None;
+            if times == (0, None) || rest.has_times(times, &mut packets)? {
                 drafts.extend(rest.in_memory()?);
             }
             // What is said behind the last packet, or of packets that are not asked for.
             let told = rest.reader.take_statistics();
-            let name = recording.name().to_owned();
-            loose.push((name, Loss::of(&told, 0), Covered::by(&told)));
+            let recording = recording.name().to_owned();
+            let (losses, covered) = (Loss::of(&told, 0), Covered::by(&told));
+            loose.push(Loose { recording, losses, covered, packets });
         }
         Ok(Survey { segments: drafts, loose, ..Survey::default() })
     }
