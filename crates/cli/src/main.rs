@@ -193,6 +193,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             Some(
                 ArchiveError::BadNote { .. }
                 | ArchiveError::BadPackets { .. }
+                | ArchiveError::Unread(_)
                 | ArchiveError::Capture { .. },
             ) => EXIT_DAMAGED,
             _ => EXIT_USAGE,

@@ -23,6 +23,7 @@ mod note;
 mod recording;
 mod repair;
 mod segment;
+mod unread;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -46,8 +47,9 @@ pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress};
 pub use note::{Covered, Loss, Note, Source};
 pub(crate) use recording::recording_number;
 pub use recording::{Recording, Recovered, Times};
-pub use repair::{Repair, RepairReport};
+pub use repair::{Compared, Repair, RepairReport};
 pub use segment::{Packets, Segment};
+pub use unread::{Unread, UnreadPackets};
 
 /// The order of the rows of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -107,11 +109,13 @@ pub struct Settings {
     pub order: Order,
     /// The codec of their columns.
     pub codec: CodecChoice,
+    /// Whether they have checksums of all packets; those of recordings have them in any case.
+    pub sums: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { order: Order::Flow, codec: CodecChoice::Auto }
+        Self { order: Order::Flow, codec: CodecChoice::Auto, sums: false }
     }
 }
 
@@ -122,6 +126,9 @@ struct SettingsFile {
     version: u32,
     order: Order,
     codec: String,
+    /// Left out where it is not so, for programs that do not know it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    sums: bool,
 }
 
 /// The version of `archive.toml` that this program writes, and the only one that it reads.
@@ -197,6 +204,9 @@ pub enum ArchiveError {
         /// What is wrong, and what to do.
         message: String,
     },
+    /// Some packets of a segment are not what was indexed: the disk or a copy has changed them.
+    #[error("{0}")]
+    Unread(Unread),
     /// A capture is damaged, or could not be read.
     #[error("{}", path.display())]
     Capture {
@@ -265,7 +275,11 @@ impl Archive {
         let path = folder.join(SETTINGS_NAME);
         let wanted = |there: Option<Settings>| {
             let base = there.unwrap_or_default();
-            Settings { order: order.unwrap_or(base.order), codec: codec.unwrap_or(base.codec) }
+            Settings {
+                order: order.unwrap_or(base.order),
+                codec: codec.unwrap_or(base.codec),
+                sums: base.sums,
+            }
         };
         let there = match read_settings(&root, &path) {
             Err(ArchiveError::NoArchive { .. }) => None,
@@ -308,7 +322,7 @@ impl Archive {
         archive.settings = built.unwrap_or_default();
         let settings = archive.settings;
         write_settings(&archive.root, &path, |_| settings)?;
-        let Settings { order, codec } = settings;
+        let Settings { order, codec, .. } = settings;
         let order = match order {
             Order::Flow => "flow",
             Order::Arrival => "arrival",
@@ -321,13 +335,14 @@ impl Archive {
 
     /// How the segments that are there were built; `None` if there are none.
     fn built_with(&self) -> Option<Settings> {
-        let mut newest = None;
+        let (mut newest, mut sums) = (None, false);
         let mut codecs = BTreeSet::new();
         for path in self.index_files().ok()? {
             let Ok(segment) = Segment::open(&path) else { continue };
             let modified = path.symlink_metadata().and_then(|data| data.modified()).ok();
             let columns = segment.index().schema().columns();
             codecs.extend(columns.map(|column| CodecChoice::Fixed(column.codec).to_string()));
+            sums |= segment.index().has_pieces() && segment.recording_name().is_none();
             let order = match segment.index().row_order() {
                 RowOrder::Arrival => Order::Arrival,
                 RowOrder::Sorted => Order::Flow,
@@ -339,7 +354,19 @@ impl Archive {
         let only = codecs.pop_first().filter(|_| codecs.is_empty());
         let only = only.and_then(|name| CodecChoice::parse(&name));
         let codec = only.filter(|&only| only != CodecChoice::Fixed(Codec::Roaring));
-        Some(Settings { order, codec: codec.unwrap_or(CodecChoice::Auto) })
+        Some(Settings { order, codec: codec.unwrap_or(CodecChoice::Auto), sums })
+    }
+
+    /// Has segments to come keep checksums of all packets, or not; that is kept.
+    pub fn keep_sums(&mut self, sums: bool) -> Result<(), ArchiveError> {
+        if self.settings.sums == sums {
+            return Ok(());
+        }
+        let base = self.settings;
+        let path = self.folder.join(SETTINGS_NAME);
+        write_settings(&self.root, &path, |there| Settings { sums, ..there.unwrap_or(base) })?;
+        self.settings.sums = sums;
+        Ok(())
     }
 
     /// All that is changed in the archive is changed through this.
@@ -557,7 +584,7 @@ fn read_settings(root: &Root, path: &Path) -> Result<Settings, ArchiveError> {
     }
     let codec = CodecChoice::parse(&file.codec)
         .ok_or_else(|| bad(format!("there is no codec {:?}{MENDED}", file.codec)))?;
-    Ok(Settings { order: file.order, codec })
+    Ok(Settings { order: file.order, codec, sums: file.sums })
 }
 
 /// Writes the settings of an archive. If another process does so at the moment, that one comes
@@ -575,6 +602,7 @@ fn write_settings(
                 version: VERSION,
                 order: settings.order,
                 codec: settings.codec.to_string(),
+                sums: settings.sums,
             };
             let text = toml::to_string(&file).unwrap_or_default();
             (there != Some(settings)).then(|| text.into_bytes())

@@ -12,6 +12,7 @@ mod runs;
 pub mod schema;
 mod shares;
 mod sort;
+mod sums;
 mod writer;
 
 pub use build::{BuildError, Builder, ColumnIndex, CpuBuilder, Digits, Part};
@@ -27,4 +28,5 @@ pub use rowmap::{BLOCK_ROWS, RowMap, RowMapIter};
 pub use runs::{RUNS_SAMPLED, RunBuilder, check_runs};
 pub use schema::{ColumnSpec, Field, Schema, Width};
 pub use shares::Share;
+pub use sums::{Piece, PieceSums, Pieces};
 pub use writer::IndexWriter;

@@ -46,7 +46,10 @@ impl Place {
 
     fn archive(&self, name: &str, settings: (Order, CodecChoice)) -> Archive {
         let (order, codec) = settings;
-        Archive::create(&self.folder.path().join(name), Some(order), Some(codec)).unwrap()
+        let folder = self.folder.path().join(name);
+        let mut archive = Archive::create(&folder, Some(order), Some(codec)).unwrap();
+        archive.keep_sums(true).unwrap();
+        archive
     }
 
     fn run(&self, ingest: &Ingest<'_>) -> IngestReport {

@@ -1,7 +1,8 @@
 //! One table, one file, for ever.
 //!
 //! `golden/index.v1.tdx` was written once and is not made again: a new version of the format gets
-//! a new file, and this one stays readable.
+//! a new file, and this one stays readable. `golden/sums.v1.tdx` is the same with a section that
+//! came later.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
 use std::path::{Path, PathBuf};
@@ -10,14 +11,14 @@ use tapdex_bitmap::{ALL_CODECS, Chunks, Codec};
 use tapdex_engine::index::{
     ALIGN, BLOCK_LEN, BLOCK_ROWS, BLOCK_VALUES, ColumnSpec, ENTRY_LEN, FIELD_BITS_MAX, FIELDS_MAX,
     FOOTER_LEN, FORMAT_VERSION, Field, HEADER_LEN, Index, MAGIC, MARK_RECORDS, Mark, NAME_LEN_MAX,
-    NOTE_LEN_MAX, RowOrder, Rows, Schema, SectionKind, Width,
+    NOTE_LEN_MAX, PieceSums, RowOrder, Rows, Schema, SectionKind, Width,
 };
 use tapdex_engine::testing::{Table, check_index};
 
 const ROWS: u16 = 300;
 
-fn golden_path() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/index.v1.tdx")
+fn golden_path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
 /// Every codec, both widths, fields of one digit and of several, a row map, times, marks and a
@@ -62,19 +63,42 @@ fn golden_table() -> Table {
         row_map: Some(row_map),
         times,
         marks: Some((0..10).map(mark).collect()),
+        sums: None,
         note: Some(b"packets = \"a.pcap\"\n".to_vec()),
     }
 }
 
+/// The same with checksums of packets.
+fn golden_table_with_sums() -> Table {
+    let sums = (0..11_u32).map(|i| i.wrapping_mul(0x9E37_79B9)).collect();
+    Table { sums: Some(PieceSums { start: 0, end: 29_500, sums }), ..golden_table() }
+}
+
 #[test]
-fn the_golden_file_is_written_byte_for_byte() {
-    let golden = std::fs::read(golden_path()).unwrap();
-    assert!(golden_table().to_bytes() == golden, "the writer has changed");
+fn the_golden_files_are_written_byte_for_byte() {
+    let tables = [("index.v1.tdx", golden_table()), ("sums.v1.tdx", golden_table_with_sums())];
+    for (name, table) in tables {
+        let golden = std::fs::read(golden_path(name)).unwrap();
+        assert!(table.to_bytes() == golden, "{name}: the writer has changed");
+    }
+}
+
+#[test]
+fn the_golden_file_with_sums_is_read() {
+    let index = Index::open(&golden_path("sums.v1.tdx")).unwrap();
+    assert_eq!((index.version(), index.rows()), (1, 300));
+    check_index(&index, &golden_table_with_sums(), 1);
+    assert!(index.verify(&mut |_| {}).is_sound());
+    let pieces = index.pieces().unwrap().unwrap();
+    assert_eq!((pieces.len(), pieces.head().unwrap().bytes), (10, 0..24));
+    let second = pieces.get(1).unwrap();
+    assert_eq!((second.bytes, second.sum), (3_024..6_024, 0x3C6E_F372));
+    assert_eq!(pieces.get(9).unwrap().bytes, 27_024..29_500);
 }
 
 #[test]
 fn the_golden_file_is_read() {
-    let index = Index::open(&golden_path()).unwrap();
+    let index = Index::open(&golden_path("index.v1.tdx")).unwrap();
     assert_eq!((index.version(), index.rows(), index.row_order()), (1, 300, RowOrder::Sorted));
     let codecs: Vec<u8> = index.schema().columns().map(|column| column.codec.id() as u8).collect();
     assert_eq!(codecs, ALL_CODECS.map(|codec| codec.id() as u8));
@@ -140,8 +164,8 @@ fn the_specification_has_the_numbers_of_the_code() {
         format!("| bits of a field | {FIELD_BITS_MAX} |"),
         format!("| columns of a field | {} |", FIELD_BITS_MAX / Width::Byte.bits()),
     ];
-    use SectionKind::{Bitmaps, Keys, Marks, Note, Offsets, RowMap, Schema, Times};
-    for kind in [Schema, Keys, Offsets, Bitmaps, RowMap, Times, Marks, Note] {
+    use SectionKind::{Bitmaps, Keys, Marks, Note, Offsets, RowMap, Schema, Sums, Times};
+    for kind in [Schema, Keys, Offsets, Bitmaps, RowMap, Times, Marks, Note, Sums] {
         said.push(format!("| {} | {} |", kind as u16, kind.name()));
     }
     for text in said {

@@ -13,7 +13,7 @@ use tapdex_engine::testing::{FaultyDisk, Table, fuzz_index_open, mend, relocate}
 use tapdex_engine::{Expected, IndexError};
 
 fn golden() -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/index.v1.tdx");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/sums.v1.tdx");
     std::fs::read(path).unwrap()
 }
 
@@ -348,9 +348,9 @@ fn forged_schemas_are_found() {
     // The first field: two lengths at 8, its name at 10, its columns at 16.
     field("reserved byte")(Forgery::new().set(Schema, None, 5, &[1]).problem());
     field("bytes needed")(Forgery::new().set(Schema, None, 6, &[6]).problem());
-    // There are 32 sections: too few for eleven columns.
-    field("number of fields")(Forgery::new().set(Schema, None, 6, &[11]).problem());
-    field("number of columns")(Forgery::new().set(Schema, None, 9, &[11]).problem());
+    // There are 33 sections: too few for twelve columns.
+    field("number of fields")(Forgery::new().set(Schema, None, 6, &[12]).problem());
+    field("number of columns")(Forgery::new().set(Schema, None, 9, &[12]).problem());
     field("bytes left over")(Forgery::new().set(Schema, None, 6, &[4]).problem());
     field("width")(Forgery::new().set(Schema, None, 16, &[9]).problem());
     field("codec")(Forgery::new().set(Schema, None, 17, &[0]).problem());
@@ -405,6 +405,17 @@ fn forged_times_and_marks_are_found() {
     let last = golden()[section.start + 27] & 0xC0;
     let error = Forgery::new().set(Marks, None, 24, &[0, 0, 0, last]).problem();
     assert!(matches!(error, IndexError::NotAscending { what: "offset", .. }), "{error}");
+}
+
+#[test]
+fn forged_packet_sums_are_found() {
+    use SectionKind::{Marks, Sums};
+    assert_eq!(what(Forgery::new().set(Sums, None, 0, &[25])), "start");
+    assert_eq!(what(Forgery::new().set(Sums, None, 8, &27_024_u64.to_le_bytes())), "end");
+    assert_eq!(what(Forgery::new().entry(Sums, None, 16, &[56])), "length");
+    // Without marks nobody knows what they are of.
+    let error = Forgery::new().entry(Marks, None, 0, &[99]).problem();
+    assert!(matches!(error, IndexError::SurplusSection { .. }), "{error}");
 }
 
 #[test]
@@ -494,6 +505,7 @@ fn problems_are_counted_when_they_are_too_many_to_list() {
     table.columns = vec![(0..250).collect()];
     table.schema.fields[0].columns[0].codec = Codec::Masc;
     (table.row_map, table.times, table.marks, table.note) = (None, None, None, None);
+    table.sums = None;
     let mut bytes = table.to_bytes();
     let sections: Vec<_> = Index::from_bytes(bytes.clone()).unwrap().sections().collect();
     let bitmaps = sections.iter().find(|s| s.kind == Some(SectionKind::Bitmaps)).unwrap();

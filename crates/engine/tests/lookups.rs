@@ -195,7 +195,16 @@ fn larger() -> Table {
     let times = Some((0..rows).map(|row| 1_700_000_000_000 + 17 * u64::from(row)).collect());
     let row_map = Some((0..rows).rev().collect());
     let marks = Some(sample_marks(&mut random, rows));
-    Table { schema: Schema { fields }, rows, columns, row_map, times, marks, note: None }
+    Table {
+        schema: Schema { fields },
+        rows,
+        columns,
+        row_map,
+        times,
+        marks,
+        sums: None,
+        note: None,
+    }
 }
 
 #[test]

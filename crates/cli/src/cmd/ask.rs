@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use tapdex_bitmap::Chunks;
-use tapdex_engine::archive::{Archive, ArchiveError, Gap, Segment, names};
+use tapdex_engine::archive::{Archive, ArchiveError, Gap, Segment, UnreadPackets, names};
 use tapdex_engine::packet::Encap;
 use tapdex_engine::query::filter::{Expr, Filter, Shift, Syntax, Term, Test};
 use tapdex_engine::query::time::parse_time;
@@ -141,15 +141,20 @@ impl Answers {
             How::Records => query.records_all(&segments),
         };
         let mut answers = Vec::with_capacity(segments.len());
+        let mut unread = UnreadPackets::default();
         for (segment, answer) in segments.into_iter().zip(asked) {
             match answer {
-                Ok(answer) => answers.push((segment, answer)),
+                Ok(mut answer) => {
+                    unread.extend(std::mem::take(&mut answer.unread));
+                    answers.push((segment, answer));
+                }
                 // Retention has removed it in the meantime.
                 Err(_) if segment.is_gone() => {}
                 Err(error) => gaps.push(Gap::of_segment(&segment, error)),
             }
         }
-        let this = Self { segments: answers, gaps };
+        let mut this = Self { segments: answers, gaps };
+        this.fail(unread.into_errors());
         this.check_refused()?;
         Ok(this)
     }
@@ -232,7 +237,12 @@ impl Answers {
 
     /// Adds what could not be read of segments that have answered.
     pub(crate) fn fail(&mut self, errors: impl IntoIterator<Item = ArchiveError>) {
-        self.gaps.extend(errors.into_iter().map(Gap::unknown));
+        for gap in errors.into_iter().map(Gap::unknown) {
+            // Packets that cannot be read may have been wanted more than once.
+            if self.gaps.iter().all(|other| other.what != gap.what) {
+                self.gaps.push(gap);
+            }
+        }
     }
 
     /// Whether something could not be read.

@@ -112,8 +112,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let start = first / span * span;
         let mut counts = vec![0; usize::try_from(len).context("too many spans")?];
         for (segment, records) in answers.found() {
-            if let Err(error) = count_times(segment, records, start, span, &mut counts) {
-                failed.push(error);
+            match count_times(segment, records, start, span, &mut counts) {
+                Ok((_, unread)) => failed.extend(unread.into_errors()),
+                Err(error) => failed.push(error),
             }
         }
         print(args, start, span, &counts, out)?;

@@ -37,6 +37,10 @@ use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 /// column is in Roaring, which is searched fastest, or in another codec that makes it smaller by
 /// three tenths or more. Both are kept in archive.toml for the next time.
 ///
+/// With --sums the index has a checksum of every 32 packets or so, by which whatever reads packets
+/// finds out if they have changed. That is kept for the next time as well, until --sums=no. What
+/// tapdex record has written has checksums in any case.
+///
 /// With --device cuda a GPU sorts the flows of a segment and builds its columns. The index is the
 /// same, byte for byte. If the GPU fails, the CPU goes on. With --order arrival only the CPU works.
 /// As long as the CPU alone indexes whole captures faster, auto is the CPU.
@@ -62,6 +66,15 @@ pub(crate) struct Args {
     /// Codec of the bitmaps: auto, or one of those that tapdex codec list shows; hipes:W sets w.
     #[arg(long, value_parser = parse_codec)]
     codec: Option<CodecChoice>,
+    /// Keep checksums of the packets.
+    #[arg(
+        long,
+        value_name = "WHETHER",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "yes"
+    )]
+    sums: Option<SumsArg>,
     #[command(flatten)]
     device: DeviceArg,
     /// Threads; 0 is one for each core.
@@ -87,6 +100,15 @@ enum OrderArg {
     Arrival,
 }
 
+/// Whether there are to be checksums of the packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum SumsArg {
+    /// Of every packet.
+    Yes,
+    /// Only of what was recorded.
+    No,
+}
+
 fn parse_codec(text: &str) -> Result<CodecChoice, String> {
     CodecChoice::parse(text).ok_or_else(|| {
         let names = tapdex_bitmap::ALL_CODECS.map(|codec| codec.name().to_owned());
@@ -102,7 +124,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         OrderArg::Arrival => Order::Arrival,
     });
     let device = args.device.open()?;
-    let archive = Archive::create(&args.output, order, args.codec)?;
+    let mut archive = Archive::create(&args.output, order, args.codec)?;
+    if let Some(sums) = args.sums {
+        archive.keep_sums(sums == SumsArg::Yes)?;
+    }
     let indexer = (archive.settings().order == Order::Flow)
         .then(|| device.opened().map(|device| Mutex::new(SegmentIndexer::new(device))))
         .flatten();

@@ -122,8 +122,13 @@ impl Info {
     fn sum_fields(&mut self) {
         let mut names: Vec<String> =
             tapdex_engine::archive::field_names().map(str::to_owned).collect();
-        let kinds =
-            [SectionKind::RowMap, SectionKind::Times, SectionKind::Marks, SectionKind::Note];
+        let kinds = [
+            SectionKind::RowMap,
+            SectionKind::Times,
+            SectionKind::Marks,
+            SectionKind::Sums,
+            SectionKind::Note,
+        ];
         names.extend(kinds.map(|kind| kind.name().to_owned()));
         names.push("rest".into());
         let mut sums: Vec<FieldSum> = names.iter().map(|_| FieldSum::default()).collect();

@@ -26,7 +26,9 @@ use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 /// and folders that are named. If it is not found, the index stays as it is, and the exit code is
 /// 3.
 ///
-/// A capture that is damaged itself cannot be repaired; it is indexed up to the damage.
+/// A capture that is damaged itself cannot be repaired; it is indexed up to the damage. Packets
+/// that have another checksum than when they were indexed are named, and their index stays as it
+/// is, so that the damage is not forgotten; the exit code is 3.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context;
-use tapdex_engine::archive::{Archive, ArchiveError, Segment};
+use tapdex_engine::archive::{Archive, ArchiveError, Compared, Segment};
 
 use super::ask::{ArchiveArg, line};
 use super::missing::{self, AllowArg};
@@ -13,17 +13,19 @@ use super::{CANNOT_WRITE, Damaged, chain, counted, note};
 /// Check an archive and list what is wrong with it.
 ///
 /// Of every segment all checksums are compared, and that each row is in one bitmap of a column.
-/// Then its packets are read from the first to the last: they have to be where the index says, at
-/// the times that it says, and every column has to have what their headers have.
+/// Then its packets are read from the first to the last: they have to have the checksums that they
+/// had when they were indexed, if there are such, to be where the index says, at the times that it
+/// says, and every column has to have what their headers have. Packets without a checksum are
+/// counted: those of captures that were not indexed with --sums.
 ///
 ///     tapdex verify
 ///     tapdex verify -r archive --quick
 ///
-/// Prints a problem a line and exits with 3 if there is any; tapdex repair then indexes again what
-/// is damaged. Also prints what searches would say is missing, be it lost, removed or cut off, and
-/// exits with 3 then, or with 0 if that is all and --allow-incomplete is given. With --quick only
-/// the first and the last bytes of packets are compared, and of the indexes what is needed to open
-/// them.
+/// Prints a problem a line and exits with 3 if there is any; tapdex repair then makes damaged
+/// indexes again, but cannot do so with packets. Also prints what searches would say is missing, be
+/// it lost, removed or cut off, and exits with 3 then, or with 0 if that is all and
+/// --allow-incomplete is given. With --quick only the first and the last bytes of packets are
+/// compared, and of the indexes what is needed to open them.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -42,6 +44,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut progress = Progress::new();
     let mut told: Vec<String> = Vec::new();
     let (mut packets, mut bytes, mut problems, mut damaged) = (0, 0, 0_u64, 0_u64);
+    let mut unsummed = 0;
     for (n, path) in files.iter().enumerate() {
         let mut wrong = Vec::new();
         match Segment::open(path) {
@@ -49,6 +52,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
                 progress.show(|_| format!("segment {} of {}", n + 1, files.len()));
                 bytes += segment.index().len_bytes();
                 packets += segment.note().records;
+                if !segment.index().has_pieces() {
+                    unsummed += segment.note().records;
+                }
                 check(&segment, args.quick, &mut progress, &mut wrong);
             }
             Err(error) => wrong.push(chain(&error)),
@@ -94,14 +100,21 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             true => "sound",
             false => "sound as far as it goes, incomplete as above",
         };
-        line(out, format_args!("{sound}: {segments}, {packets} packets, {bytes} bytes of index"))?;
+        let sums = match unsummed {
+            0 => String::new(),
+            n => format!("; {} without a checksum", counted(n, "packet")),
+        };
+        line(
+            out,
+            format_args!("{sound}: {segments}, {packets} packets, {bytes} bytes of index{sums}"),
+        )?;
         out.flush().context(CANNOT_WRITE)?;
         return missing::end(&stories, args.allow);
     }
     out.flush().context(CANNOT_WRITE)?;
     let (problems, all) = (counted(problems, "problem"), files.len());
     let text =
-        format!("{problems} in {damaged} of {all} segments; tapdex repair indexes them again");
+        format!("{problems} in {damaged} of {all} segments; tapdex repair makes indexes again");
     Err(Damaged(text).into())
 }
 
@@ -119,18 +132,21 @@ fn check(segment: &Segment, quick: bool, progress: &mut Progress, wrong: &mut Ve
         }
     }
     if quick {
-        wrong.extend(segment.packets().err().map(|error| chain(&error)));
+        wrong.extend(segment.check_ends().err().map(|error| chain(&error)));
         return;
     }
     let records = segment.note().records;
-    let compared = segment.compare(&mut |number| {
+    let compared = segment.compare_all(&mut |number| {
         if number.is_multiple_of(STEP) {
             progress.show(|_| format!("packet {number} of {records}"));
         }
         true
     });
     match compared {
-        Ok(difference) => wrong.extend(difference),
+        Ok(Compared { unread, difference }) => {
+            wrong.extend(unread.iter().map(ToString::to_string));
+            wrong.extend(difference);
+        }
         Err(error) => wrong.push(chain(&error)),
     }
 }

@@ -2,6 +2,7 @@
 
 mod on_device;
 
+use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
@@ -12,11 +13,11 @@ use super::flows::{FlowTable, Flows, WideFlows};
 use super::note::Note;
 use super::{CodecChoice, Order};
 use crate::beneath::Rights;
-use crate::capture::Record;
+use crate::capture::{CaptureError, CaptureReader, Record};
 use crate::error::IndexError;
 use crate::index::{
     BuildError, Builder, ColumnIndex, ColumnSpec, CpuBuilder, Digits, Field, IndexWriter,
-    MARK_RECORDS, Mark, RunBuilder, Schema, Width,
+    MARK_RECORDS, Mark, PieceSums, RunBuilder, Schema, Width,
 };
 use crate::packet::{self, Headers};
 use crate::storage::Storage;
@@ -62,6 +63,8 @@ pub(super) struct SegmentBuilder {
     flags: Vec<u8>,
     classes: Vec<u8>,
     marks: Vec<Mark>,
+    /// Checksums of the packets, if there are to be any.
+    sums: Option<PieceSums>,
     /// Packets whose flow is still to be looked up.
     pending: Box<Pending>,
     headers: Headers,
@@ -101,6 +104,7 @@ impl SegmentBuilder {
             flags: Vec::new(),
             classes: Vec::new(),
             marks: Vec::new(),
+            sums: None,
             pending: Box::default(),
             headers: Headers::default(),
             wire_bytes: 0,
@@ -123,6 +127,7 @@ impl SegmentBuilder {
         self.flags.clear();
         self.classes.clear();
         self.marks.clear();
+        self.sums = None;
         (self.pending.len, self.pending.wide_len) = (0, 0);
         (self.wire_bytes, self.captured_bytes) = (0, 0);
     }
@@ -138,9 +143,42 @@ impl SegmentBuilder {
             || self.flows.wide.keys().len() >= limits.flows / 2
     }
 
+    /// Keeps checksums of what is read from here on; `start` is where the head of the segment
+    /// starts.
+    pub(super) fn start_sums<R: Read>(&mut self, reader: &mut CaptureReader<R>, start: u64) {
+        reader.start_sum(start);
+        self.sums = Some(PieceSums { start, end: start, sums: Vec::new() });
+    }
+
+    /// The last packet was taken in: ends the last piece where the reader is.
+    pub(super) fn end_sums<R: Read>(&mut self, reader: &mut CaptureReader<R>) {
+        if let Some(sums) = &mut self.sums {
+            sums.end = reader.position();
+            sums.sums.push(reader.sum_to(sums.end));
+        }
+    }
+
+    /// Takes in the next packet; whether there was one.
+    #[inline(always)]
+    pub(super) fn take<R: Read>(
+        &mut self,
+        reader: &mut CaptureReader<R>,
+    ) -> Result<bool, CaptureError> {
+        let Some(record) = reader.next()? else { return Ok(false) };
+        let offset = record.offset;
+        self.push(&record);
+        // The first packet of a mark: the piece before it has ended.
+        if self.pending.len == 1
+            && let Some(sums) = &mut self.sums
+        {
+            sums.sums.push(reader.sum_to(offset));
+        }
+        Ok(true)
+    }
+
     /// Takes in a packet.
     #[inline(always)]
-    pub(super) fn push(&mut self, record: &Record<'_>) {
+    fn push(&mut self, record: &Record<'_>) {
         packet::decode(record.link, record.swapped, record.data, &mut self.headers);
         let headers = &self.headers;
         let interface = u16::try_from(record.interface).unwrap_or(u16::MAX);
@@ -308,7 +346,7 @@ impl SegmentBuilder {
             writer.column(column)?;
         }
         writer.row_map(row_map)?;
-        target.finish(writer, &self.marks)
+        target.finish(writer, &self.marks, self.sums.as_ref())
     }
 
     fn write_by_arrival(&mut self, target: &Target<'_>) -> Result<u64, IndexError> {
@@ -337,7 +375,7 @@ impl SegmentBuilder {
             by_row.build(digits, spec.codec, column)?;
             writer.column(column)?;
         }
-        target.finish(writer, &self.marks)
+        target.finish(writer, &self.marks, self.sums.as_ref())
     }
 }
 
@@ -364,8 +402,16 @@ impl<'a> Target<'a> {
     }
 
     /// Writes what follows the columns.
-    fn finish(&self, mut writer: IndexWriter<'_>, marks: &[Mark]) -> Result<u64, IndexError> {
+    fn finish(
+        &self,
+        mut writer: IndexWriter<'_>,
+        marks: &[Mark],
+        sums: Option<&PieceSums>,
+    ) -> Result<u64, IndexError> {
         writer.marks(marks)?;
+        if let Some(sums) = sums {
+            writer.sums(marks, sums)?;
+        }
         writer.note(self.note.to_text().as_bytes())?;
         writer.finish()
     }

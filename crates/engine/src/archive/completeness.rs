@@ -97,8 +97,15 @@ impl Gap {
             ArchiveError::MissingPart { .. } => Cause::MissingPart,
             _ => Cause::Unreadable,
         };
+        let packets = match &error {
+            ArchiveError::Unread(unread) => {
+                let packets = unread.packets();
+                Some(packets.end - packets.start)
+            }
+            _ => None,
+        };
         let what = chain(&error);
-        Self { what, error: Some(error), ..Self::new(cause, 0, u64::MAX, None) }
+        Self { what, error: Some(error), ..Self::new(cause, 0, u64::MAX, packets) }
     }
 
     /// Packets of a segment that could not be read.

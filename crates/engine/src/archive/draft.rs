@@ -151,11 +151,11 @@ impl<'a> Drafter<'a> {
         // Where it ended last time there may be more now.
         self.reader.reread(self.rest.start).map_err(ArchiveError::capture(&path))?;
         while !builder.is_full(limits) {
-            match self.reader.next() {
-                Ok(Some(record)) => builder.push(&record),
+            match builder.take(&mut self.reader) {
+                Ok(true) => {}
                 Err(error) if error.is_io() => return Err(ArchiveError::capture(&path)(error)),
                 // More may be written of it.
-                Ok(None) | Err(CaptureError::Truncated { .. }) => break,
+                Ok(false) | Err(CaptureError::Truncated { .. }) => break,
                 Err(error) => {
                     damage = error.to_string();
                     break;

@@ -363,7 +363,15 @@ impl<'a> Ingest<'a> {
         };
         builder.clear();
         let limits = self.limits();
+        let Settings { order, codec, sums } = self.archive.settings();
+        let name = self.archive.index_stem(&state.path);
+        if sums || is_recording(&name) {
+            // The head of the file is the head of its first part.
+            let start = if state.source.part == 0 { 0 } else { state.source.start };
+            builder.start_sums(&mut state.reader, start);
+        }
         let ended = self.fill(shared, builder, &mut state)?;
+        builder.end_sums(&mut state.reader);
         let cut_short = matches!(ended, Some(CaptureError::Truncated { .. }));
         let mut damage = ended.map(|error| error.to_string());
         let mut source = state.source.clone();
@@ -395,7 +403,6 @@ impl<'a> Ingest<'a> {
             Job { input: job.input, state: Some(state) }
         });
         running.end(next);
-        let Settings { order, codec } = self.archive.settings();
         let storage: &dyn Storage = match self.storage {
             Some(storage) => storage,
             None => self.root(),
@@ -404,7 +411,7 @@ impl<'a> Ingest<'a> {
         let index_bytes = builder
             .write(index_file, order, codec, &note, &shared.device)
             .map_err(ArchiveError::index(&index_path))?;
-        if is_recording(capture_name(&index_path)) && !packets.exists() {
+        if is_recording(&name) && !packets.exists() {
             // Retention has removed it in the meantime.
             return self.archive.remove_if_there(&index_path);
         }
@@ -412,7 +419,7 @@ impl<'a> Ingest<'a> {
             self.remove_parts_after(&packets, source.part)?;
             self.remove_other_names(shared, job.input, &packets, &source)?;
             // Those that stay do no harm.
-            if is_recording(capture_name(&index_path)) {
+            if is_recording(&name) {
                 drop(self.archive.remove_drafts());
             }
         }
@@ -442,9 +449,9 @@ impl<'a> Ingest<'a> {
             let mut ended = None;
             let records_before = builder.records();
             while step > 0 {
-                match state.reader.next() {
-                    Ok(Some(record)) => builder.push(&record),
-                    Ok(None) => {
+                match builder.take(&mut state.reader) {
+                    Ok(true) => {}
+                    Ok(false) => {
                         ended = Some(None);
                         break;
                     }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,6 +14,7 @@ use super::fields::{self, FIELDS, Place};
 use super::ingest::{FileReport, Ingest, Input, Progress, capture_name, copy_name};
 use super::recording::{Recovered, is_recording};
 use super::segment::Segment;
+use super::unread::UnreadPackets;
 use super::{Archive, ArchiveError, is_regular};
 use crate::chain;
 use crate::error::IndexError;
@@ -115,6 +117,9 @@ impl<'a> Repair<'a> {
         let files = self.archive.index_files()?;
         report.segments = files.len();
         let (mut damaged, mut known) = (Vec::new(), Vec::new());
+        // Packet files that are not what was indexed: an index of what they are now would take the
+        // damage for sound.
+        let mut kept = BTreeSet::new();
         for (n, path) in files.iter().enumerate() {
             if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                 return Err(ArchiveError::Interrupted);
@@ -123,7 +128,21 @@ impl<'a> Repair<'a> {
             if let Ok(segment) = &segment {
                 known.push((path.clone(), capture_of(segment)));
             }
-            if let Err(message) = self.check(segment.as_ref())
+            let (message, unread) = self.check(segment.as_ref());
+            if let Ok(segment) = &segment
+                && !unread.is_empty()
+                && path.exists()
+            {
+                let packets = real(segment.packet_path());
+                // What was packed is unpacked once more.
+                if capture_of(segment) == packets {
+                    kept.insert(packets);
+                }
+                for error in unread.into_errors() {
+                    report.problems.push((path.clone(), error.to_string()));
+                }
+                damaged.push(Damaged { index: path.clone(), capture: Some(capture_of(segment)) });
+            } else if let Err(message) = message
                 && path.exists()
             {
                 report.problems.push((path.clone(), message));
@@ -140,6 +159,12 @@ impl<'a> Repair<'a> {
             let told =
                 damaged.capture.or_else(|| tell(self.archive, &damaged.index, &known, &candidates));
             match told {
+                Some(capture) if kept.contains(&capture) => {
+                    let message = "packets have another checksum than when they were indexed; put \
+                                   a sound copy of the file in its place, or, if it was changed \
+                                   on purpose, tapdex index --force takes it in as it is";
+                    report.left.push((damaged.index, message.into()));
+                }
                 Some(capture) if capture.is_file() => {
                     captures.entry(capture).or_default().push(damaged.index);
                 }
@@ -192,23 +217,38 @@ impl<'a> Repair<'a> {
         }
     }
 
-    /// What is wrong with a segment.
-    fn check(&self, segment: Result<&Segment, &ArchiveError>) -> Result<(), String> {
-        let segment = segment.map_err(ToString::to_string)?;
+    /// What is wrong with a segment, and its packets that are not what was indexed.
+    fn check(
+        &self,
+        segment: Result<&Segment, &ArchiveError>,
+    ) -> (Result<(), String>, UnreadPackets) {
+        let nothing = UnreadPackets::default;
+        let segment = match segment {
+            Ok(segment) => segment,
+            Err(error) => return (Err(error.to_string()), nothing()),
+        };
+        if self.quick && !segment.index().has_pieces() {
+            let checked = segment.check_ends().map_err(|error| error.to_string());
+            return (checked, nothing());
+        }
+        let mut outcome = Ok(());
         if !self.quick {
             let verified = segment.index().verify(&mut |_| {});
             if let Some(problem) = verified.problems.first() {
-                return Err(format!("{}: {problem}", segment.path().display()));
+                outcome = Err(format!("{}: {problem}", segment.path().display()));
             }
         }
-        if self.quick {
-            return segment.packets().map(drop).map_err(|error| error.to_string());
+        if self.quick && segment.check_ends().is_ok() {
+            return (Ok(()), nothing());
         }
+        // Also of a damaged index: its packets may be damaged, too.
         let stop = || self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
-        match segment.compare(&mut |_| !stop()).map_err(|error| error.to_string())? {
-            Some(difference) => Err(difference),
-            None => Ok(()),
-        }
+        let mut unread = nothing();
+        let compared = match segment.compare_with(&mut |_| !stop(), &mut unread) {
+            Ok(difference) => difference.map_or(Ok(()), Err),
+            Err(error) => Err(error.to_string()),
+        };
+        (outcome.and(compared), unread)
     }
 
     /// Captures that an index may have been made of.
@@ -311,16 +351,44 @@ fn fingerprint(field: usize, digit: usize, key: u64) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
+/// What [`Segment::compare_all`] has found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Packets that have another checksum than when they were indexed.
+    pub unread: UnreadPackets,
+    /// What differs first of the other packets.
+    pub difference: Option<String>,
+}
+
 impl Segment {
-    /// Reads all packets and compares them with the index: where they are, when they came, how long
-    /// they were, and that every column has the digits that their headers have. Says what differs
-    /// first.
+    /// Reads all packets and compares them with the index: their checksums, where they are, when
+    /// they came, how long they were, and that every column has the digits that their headers have.
+    /// Says what differs first.
     ///
     /// `each` is told how many packets were read, and says whether to go on. Takes twelve bytes of
     /// memory for each packet.
     pub fn compare(
         &self,
         each: &mut dyn FnMut(u32) -> bool,
+    ) -> Result<Option<String>, ArchiveError> {
+        let Compared { unread, difference } = self.compare_all(each)?;
+        Ok(unread.iter().next().map(ToString::to_string).or(difference))
+    }
+
+    /// [`compare`](Self::compare), and all packets that have another checksum; the first difference
+    /// is that of the others.
+    pub fn compare_all(&self, each: &mut dyn FnMut(u32) -> bool) -> Result<Compared, ArchiveError> {
+        let mut compared = Compared::default();
+        let difference = self.compare_with(each, &mut compared.unread)?;
+        compared.difference = difference;
+        Ok(compared)
+    }
+
+    /// What differs first, and in any case the packets that have another checksum.
+    fn compare_with(
+        &self,
+        each: &mut dyn FnMut(u32) -> bool,
+        unread: &mut UnreadPackets,
     ) -> Result<Option<String>, ArchiveError> {
         let damaged = |error| ArchiveError::index(self.path())(error);
         let rows = self.index().rows();
@@ -330,11 +398,13 @@ impl Segment {
             return Ok(Some(format!("{index}: it does not say where its packets are")));
         };
         // Of each packet the sum of its digits' fingerprints.
-        let mut sums: Vec<u64> = Vec::with_capacity(rows as usize);
+        let mut sums: Vec<u64> = vec![0; rows as usize];
         let (mut wire, mut captured, mut stopped, mut moved) = (0_u64, 0_u64, false, None);
         let mut headers = Headers::default();
-        // One seek at the start: from there on the reader has to come by every mark by itself.
-        packets.for_each(0..rows, &mut |number, record| {
+        unread.extend(packets.check_head()?);
+        // One seek at the start: from there on the reader has to come by every mark by itself, but
+        // for those behind packets that have another checksum.
+        let others = packets.for_each(0..rows, &mut |number, record| {
             let mark = marks.get(number / MARK_RECORDS).map_err(damaged)?;
             let right_time = (mark.time_min..=mark.time_max).contains(&record.time_ns);
             let right_place = !number.is_multiple_of(MARK_RECORDS) || mark.offset == record.offset;
@@ -347,10 +417,15 @@ impl Segment {
             decode(record.link, record.swapped, record.data, &mut headers);
             let interface = u16::try_from(record.interface).unwrap_or(u16::MAX);
             let class = fields::length_class(record.wire_len);
-            sums.push(digits_sum(&headers, interface, class));
+            sums[number as usize] = digits_sum(&headers, interface, class);
             stopped = !each(number + 1);
             Ok(!stopped)
         })?;
+        let before = self.note().source.records_before;
+        let row = |number: u64| usize::try_from(number.saturating_sub(before)).unwrap_or(0);
+        let rows_of = |packets: Range<u64>| row(packets.start)..row(packets.end);
+        let skipped: Vec<_> = others.iter().map(|range| rows_of(range.packets())).collect();
+        unread.extend(others);
         if stopped {
             return Err(ArchiveError::Interrupted);
         }
@@ -359,11 +434,16 @@ impl Segment {
             return Ok(Some(format!("{index}: packet {number} of {} {text}", file.display())));
         }
         self.take_digits(&mut sums).map_err(damaged)?;
+        for rows in &skipped {
+            sums.get_mut(rows.clone()).unwrap_or_default().fill(0);
+        }
         if let Some(number) = sums.iter().position(|&sum| sum != 0) {
             let text = "has other headers than the index says";
             return Ok(Some(format!("{index}: packet {number} of {} {text}", file.display())));
         }
-        if (wire, captured) != (self.note().wire_bytes, self.note().captured_bytes) {
+        if skipped.is_empty()
+            && (wire, captured) != (self.note().wire_bytes, self.note().captured_bytes)
+        {
             let text = "have other lengths than the index says";
             return Ok(Some(format!("{index}: the packets of {} {text}", file.display())));
         }
@@ -424,11 +504,14 @@ fn capture_of(segment: &Segment) -> PathBuf {
     let source = &segment.note().source;
     let folder = segment.path().parent().unwrap_or(Path::new(""));
     let origin = folder.join(source.origin());
-    let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
     match source.is_copy() && origin.is_file() {
         true => real(origin),
         false => real(segment.packet_path()),
     }
+}
+
+fn real(path: PathBuf) -> PathBuf {
+    path.canonicalize().unwrap_or(path)
 }
 
 /// What the indexes of a capture are called: after the file that has its packets.

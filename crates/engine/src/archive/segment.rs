@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use super::ArchiveError;
 use super::note::Note;
 use super::recording::{Recording, is_recording};
+use super::unread::{Unread, UnreadPackets};
 use crate::beneath::open_named;
 use crate::capture::{CaptureReader, Record};
-use crate::index::{Index, MARK_RECORDS};
+use crate::index::{Index, MARK_RECORDS, Piece, Pieces};
 use crate::packet::LinkType;
 
 /// Bytes at each end of a segment's packets by which they are recognised.
@@ -117,8 +118,27 @@ impl Segment {
         if near.exists() { near } else { self.note.source.absolute_path() }
     }
 
-    /// Opens its packets. An error if the file is gone, or is not the one that was indexed.
+    /// Opens its packets. An error if the file is gone, or is not the one that was indexed. Where
+    /// there are checksums of the packets, these tell of each packet whether it is.
     pub fn packets(&self) -> Result<Packets<'_>, ArchiveError> {
+        let (path, mut file) = self.open_packets()?;
+        let pieces = self.index.pieces().map_err(ArchiveError::index(&self.path))?;
+        if pieces.is_none() {
+            self.check_ends_of(&path, &mut file)?;
+        }
+        let layout = self.note.layout.clone();
+        let reader = CaptureReader::resume(file, layout, self.note.source.start)
+            .map_err(ArchiveError::capture(&path))?;
+        Ok(Packets { segment: self, path, reader, next: 0, pieces, last: None })
+    }
+
+    /// An error unless the first and the last bytes of its packets are those that were indexed.
+    pub fn check_ends(&self) -> Result<(), ArchiveError> {
+        let (path, mut file) = self.open_packets()?;
+        self.check_ends_of(&path, &mut file)
+    }
+
+    fn open_packets(&self) -> Result<(PathBuf, File), ArchiveError> {
         let mut path = self.packet_path();
         let mut opened = open_named(&path);
         if self.is_draft() && opened.is_err() {
@@ -126,26 +146,26 @@ impl Segment {
             path = self.note.source.absolute_path();
             opened = open_named(&path);
         }
-        let mut file = opened.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => ArchiveError::BadPackets {
-                path: path.clone(),
-                message: "the packets are not there; put the file back, or index it where it is"
-                    .into(),
-            },
-            _ => ArchiveError::io("open", &path, error),
-        })?;
-        let source = &self.note.source;
-        let sum = ends_sum(&mut file, source.start, source.end);
-        let sum = sum.map_err(|error| ArchiveError::io("read", &path, error))?;
-        if sum != Some(source.sum) {
-            let message =
-                "the file is not what was indexed; tapdex index or repair takes it in again";
-            return Err(ArchiveError::BadPackets { path, message: message.into() });
+        match opened {
+            Ok(file) => Ok((path, file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let message =
+                    "the packets are not there; put the file back, or index it where it is";
+                Err(ArchiveError::BadPackets { path, message: message.into() })
+            }
+            Err(error) => Err(ArchiveError::io("open", &path, error)),
         }
-        let layout = self.note.layout.clone();
-        let reader = CaptureReader::resume(file, layout, source.start)
-            .map_err(ArchiveError::capture(&path))?;
-        Ok(Packets { segment: self, path, reader, next: 0 })
+    }
+
+    fn check_ends_of(&self, path: &Path, file: &mut File) -> Result<(), ArchiveError> {
+        let source = &self.note.source;
+        let sum = ends_sum(file, source.start, source.end);
+        let sum = sum.map_err(|error| ArchiveError::io("read", path, error))?;
+        if sum == Some(source.sum) {
+            return Ok(());
+        }
+        let message = "the file is not what was indexed; tapdex index or repair takes it in again";
+        Err(ArchiveError::BadPackets { path: path.to_owned(), message: message.into() })
     }
 }
 
@@ -173,17 +193,23 @@ pub struct Packets<'a> {
     reader: CaptureReader<File>,
     /// The record that the reader would give next.
     next: u32,
+    /// The checksums, if there are any.
+    pieces: Option<Pieces<'a>>,
+    /// The piece that was checked last, and whether it is what was indexed.
+    last: Option<(u32, bool)>,
 }
 
 impl Packets<'_> {
     /// Hands each of some packets, given in ascending order of their numbers, to `each`, which says
-    /// whether to go on.
+    /// whether to go on. Where there are checksums, all packets of a mark are compared with theirs
+    /// before the first of them is handed over, and if they differ none is: these are returned.
     pub fn for_each(
         &mut self,
         records: impl IntoIterator<Item = u32>,
         each: &mut dyn FnMut(u32, &Record<'_>) -> Result<bool, ArchiveError>,
-    ) -> Result<(), ArchiveError> {
+    ) -> Result<UnreadPackets, ArchiveError> {
         let segment = self.segment;
+        let mut unread = UnreadPackets::default();
         let failed = ArchiveError::index(&segment.path);
         let Some(marks) = segment.index.marks().map_err(failed)? else {
             let message = "it does not say where its packets are".into();
@@ -191,6 +217,15 @@ impl Packets<'_> {
         };
         for record in records {
             let mark = record / MARK_RECORDS;
+            if let Some(pieces) = self.pieces
+                && self.last.is_none_or(|(last, _)| last != mark)
+            {
+                let piece = pieces.get(mark).map_err(ArchiveError::index(&segment.path))?;
+                self.check(mark, &piece, &mut unread)?;
+            }
+            if self.last == Some((mark, false)) {
+                continue;
+            }
             // On from where the last one was, if there is no mark between.
             if self.next > record || self.next < mark * MARK_RECORDS {
                 let mark = marks.get(mark).map_err(ArchiveError::index(&segment.path))?;
@@ -209,12 +244,56 @@ impl Packets<'_> {
                 self.next += 1;
                 if self.next > record {
                     if !each(record, &found)? {
-                        return Ok(());
+                        return Ok(unread);
                     }
                     break;
                 }
             }
         }
+        Ok(unread)
+    }
+
+    /// Compares a piece with its checksum. The reader is at its start after that, or before that
+    /// with no packet between.
+    fn check(
+        &mut self,
+        mark: u32,
+        piece: &Piece,
+        unread: &mut UnreadPackets,
+    ) -> Result<(), ArchiveError> {
+        let first = mark * MARK_RECORDS;
+        let follows = mark.checked_sub(1).is_some_and(|before| self.last == Some((before, true)));
+        let goes_on = follows && self.next == first && self.reader.position() <= piece.bytes.start;
+        if !goes_on {
+            self.reader.seek(piece.bytes.start).map_err(ArchiveError::capture(&self.path))?;
+            self.next = first;
+        }
+        let sum = self.reader.sum_ahead(&piece.bytes);
+        let is_sound = sum.map_err(ArchiveError::capture(&self.path))? == Some(piece.sum);
+        self.last = Some((mark, is_sound));
+        if !is_sound {
+            let rows = self.segment.index.rows();
+            let last = first.saturating_add(MARK_RECORDS).min(rows);
+            let number = |n: u32| self.segment.note.source.records_before.saturating_add(n.into());
+            let packets = number(first)..number(last);
+            unread.add(Unread::new(self.path.clone(), piece.bytes.clone(), packets));
+        }
         Ok(())
+    }
+
+    /// Compares what lies before the first packet with its checksum, if it has one.
+    pub fn check_head(&mut self) -> Result<UnreadPackets, ArchiveError> {
+        let mut unread = UnreadPackets::default();
+        let Some(pieces) = self.pieces else { return Ok(unread) };
+        let head = pieces.head().map_err(ArchiveError::index(&self.segment.path))?;
+        let failed = || ArchiveError::capture(&self.path);
+        self.reader.seek(head.bytes.start).map_err(failed())?;
+        if self.reader.sum_ahead(&head.bytes).map_err(failed())? != Some(head.sum) {
+            let first = self.segment.note.source.records_before;
+            unread.add(Unread::new(self.path.clone(), head.bytes, first..first));
+        }
+        self.reader.seek(self.segment.note.source.start).map_err(failed())?;
+        (self.next, self.last) = (0, None);
+        Ok(unread)
     }
 }

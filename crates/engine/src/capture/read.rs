@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 
 use super::blocks::Statistics;
 use super::error::CaptureError;
@@ -161,6 +162,16 @@ pub struct CaptureReader<R> {
     /// Interface statistics, if somebody wants them.
     pub(super) gathered: Option<Gathered>,
     over: bool,
+    /// A checksum of what is used up, if there is to be one.
+    summed: Option<Summed>,
+}
+
+/// A checksum of bytes that were used up.
+#[derive(Debug, Clone, Copy)]
+struct Summed {
+    sum: u32,
+    /// Where in the buffer the bytes start that are not in it yet.
+    from: usize,
 }
 
 impl<R: Read> CaptureReader<R> {
@@ -211,6 +222,7 @@ impl<R: Read> CaptureReader<R> {
             fixed: Vec::new(),
             gathered: None,
             over: false,
+            summed: None,
         };
         reader.prepare();
         reader
@@ -444,6 +456,10 @@ impl<R: Read> CaptureReader<R> {
 
     #[inline(never)]
     fn fill(&mut self, need: usize) -> Result<usize, CaptureError> {
+        if let Some(Summed { sum, from }) = &mut self.summed {
+            *sum = crc32c::crc32c_append(*sum, self.buffer.get(*from..self.at).unwrap_or_default());
+            *from = 0;
+        }
         self.buffer.copy_within(self.at..self.end, 0);
         self.base += self.at as u64;
         self.end -= self.at;
@@ -468,6 +484,28 @@ impl<R: Read> CaptureReader<R> {
             self.window = WINDOW_MAX.min(2 * self.window);
         }
         Ok(self.end)
+    }
+
+    /// Sums up what is used up from an offset on, which has to be in the buffer: where the reader
+    /// is, or the start of a file of which only the head was read.
+    pub(crate) fn start_sum(&mut self, offset: u64) {
+        self.summed = Some(Summed { sum: 0, from: self.in_buffer(offset) });
+    }
+
+    /// The CRC-32C of what was used up since the last such call, or since the start, up to an
+    /// offset: where the reader is, or the start of the packet that it gave last.
+    pub(crate) fn sum_to(&mut self, offset: u64) -> u32 {
+        let end = self.in_buffer(offset);
+        let Some(Summed { sum, from }) = self.summed.replace(Summed { sum: 0, from: end }) else {
+            return 0;
+        };
+        crc32c::crc32c_append(sum, self.buffer.get(from..end).unwrap_or_default())
+    }
+
+    /// An offset in the file as a place in the buffer, not behind where the reader is.
+    fn in_buffer(&self, offset: u64) -> usize {
+        let place = usize::try_from(offset.saturating_sub(self.base));
+        place.map_or(self.at, |place| place.min(self.at))
     }
 
     /// The error for something that starts at the next byte.
@@ -527,6 +565,41 @@ impl<R: Read + Seek> CaptureReader<R> {
         // What was told is told again.
         self.gathered = self.gathered.take().map(|_| Gathered::default());
         self.jump(offset)
+    }
+
+    /// The CRC-32C of a range that does not start before where the reader is; `None` if the file
+    /// ends before it does. The reader stays where it is. A range of up to 1 MiB is in the buffer
+    /// after that.
+    pub(crate) fn sum_ahead(&mut self, bytes: &Range<u64>) -> Result<Option<u32>, CaptureError> {
+        let here = self.position();
+        let (before, need) = (bytes.start.saturating_sub(here), bytes.end.saturating_sub(here));
+        if let (Ok(before), Ok(need)) = (usize::try_from(before), usize::try_from(need))
+            && need <= WINDOW_MAX
+        {
+            // With one read.
+            self.window = self.window.max(need);
+            self.require(need)?;
+            return Ok(self.rest().get(before..need).map(crc32c::crc32c));
+        }
+        self.sum_far(bytes)
+    }
+
+    #[inline(never)]
+    fn sum_far(&mut self, bytes: &Range<u64>) -> Result<Option<u32>, CaptureError> {
+        let back = self.position();
+        self.jump(bytes.start)?;
+        let (mut sum, mut left) = (0, bytes.end.saturating_sub(bytes.start));
+        while left > 0 {
+            let len = self.require(1)?.min(usize::try_from(left).unwrap_or(usize::MAX));
+            if len == 0 {
+                break;
+            }
+            sum = crc32c::crc32c_append(sum, &self.rest()[..len]);
+            self.at += len;
+            left -= len as u64;
+        }
+        self.jump(back)?;
+        Ok((left == 0).then_some(sum))
     }
 
     fn jump(&mut self, offset: u64) -> Result<(), CaptureError> {

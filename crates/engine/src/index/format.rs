@@ -72,11 +72,13 @@ pub enum SectionKind {
     Marks = 7,
     /// Bytes of whoever wrote the file.
     Note = 8,
+    /// Checksums of the packets, some at a time.
+    Sums = 9,
 }
 
 impl SectionKind {
     pub(crate) fn from_code(code: u16) -> Option<Self> {
-        const KINDS: [SectionKind; 8] = [
+        const KINDS: [SectionKind; 9] = [
             SectionKind::Schema,
             SectionKind::Keys,
             SectionKind::Offsets,
@@ -85,6 +87,7 @@ impl SectionKind {
             SectionKind::Times,
             SectionKind::Marks,
             SectionKind::Note,
+            SectionKind::Sums,
         ];
         KINDS.into_iter().find(|kind| *kind as u16 == code)
     }
@@ -100,6 +103,7 @@ impl SectionKind {
             Self::Times => "times",
             Self::Marks => "marks",
             Self::Note => "note",
+            Self::Sums => "packet sums",
         }
     }
 
@@ -511,7 +515,7 @@ mod tests {
     #[test]
     fn exactly_these_kinds_are_known() {
         let known = (0..=u16::MAX).filter_map(SectionKind::from_code);
-        assert_eq!(known.map(|kind| kind as u16).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(known.map(|kind| kind as u16).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
     }
 
     #[test]

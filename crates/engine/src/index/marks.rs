@@ -88,6 +88,11 @@ impl<'a> Marks<'a> {
         self.mark(self.offsets.get(i)?, self.times.get(i)?, self.spans.get(i)?)
     }
 
+    /// Where the records of mark `i` start.
+    pub(crate) fn offset(&self, i: u32) -> Result<u64, IndexError> {
+        self.offsets.get(i)
+    }
+
     fn mark(&self, offset: u64, time_min: u64, span: u64) -> Result<Mark, IndexError> {
         let time_max = time_min.checked_add(span).ok_or_else(|| IndexError::BadField {
             section: self.section.name(),

@@ -18,6 +18,7 @@ use super::packed::Packed;
 use super::parting::Parting;
 use super::rowmap::{Codes, RowMap};
 use super::schema::{ColumnSpec, Schema, Width};
+use super::sums::Pieces;
 use crate::beneath::open_own;
 use crate::error::{Expected, IndexError};
 use crate::mmap::Map;
@@ -59,6 +60,7 @@ struct Lists {
     times: Option<usize>,
     marks: Option<usize>,
     note: Option<usize>,
+    sums: Option<usize>,
 }
 
 const _: () = {
@@ -240,6 +242,7 @@ impl Index {
                 SectionKind::Times => &mut lists.times,
                 SectionKind::Marks => &mut lists.marks,
                 SectionKind::Note => &mut lists.note,
+                SectionKind::Sums => &mut lists.sums,
                 SectionKind::Keys | SectionKind::Offsets | SectionKind::Bitmaps => {
                     let which = kind as usize - SectionKind::Keys as usize;
                     let column = columns.get_mut(entry.column as usize);
@@ -278,6 +281,9 @@ impl Index {
         if let Some(note) = lists.note.map(|at| self.section(at)) {
             let most = Expected::AtMost(NOTE_LEN_MAX);
             check_field(&|| note.name(), "length", note.offset(), most, note.len())?;
+        }
+        if let (Some(at), None) = (lists.sums, lists.marks) {
+            return Err(self.surplus(at));
         }
         (self.columns, self.lists) = (columns, lists);
         Ok(())
@@ -464,6 +470,18 @@ impl Index {
         self.lists.marks.map(|at| Marks::open(self.section(at), self.rows)).transpose()
     }
 
+    /// The pieces of the packet file that the marks lead to, with their checksums; `None` if there
+    /// are none of those.
+    pub fn pieces(&self) -> Result<Option<Pieces<'_>>, IndexError> {
+        let Some((at, marks)) = self.lists.sums.zip(self.marks()?) else { return Ok(None) };
+        Pieces::open(self.section(at), marks).map(Some)
+    }
+
+    /// Whether there are checksums of the packets.
+    pub fn has_pieces(&self) -> bool {
+        self.lists.sums.is_some()
+    }
+
     /// What whoever wrote the file has noted in it, if anything.
     pub fn note(&self) -> Result<Option<&[u8]>, IndexError> {
         self.lists.note.map(|at| self.section(at).all()).transpose()
@@ -513,7 +531,8 @@ impl Index {
             .times()
             .and_then(|times| times.map_or(Ok(()), |times| times.verify(&mut |_, _| Ok(()))));
         let marks = self.marks().and_then(|marks| marks.map_or(Ok(()), |marks| marks.verify()));
-        for error in [times, marks].into_iter().filter_map(Result::err) {
+        let pieces = self.pieces().and_then(|pieces| pieces.map_or(Ok(()), |all| all.verify()));
+        for error in [times, marks, pieces].into_iter().filter_map(Result::err) {
             add(&mut found, error);
         }
         found

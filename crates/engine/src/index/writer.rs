@@ -11,6 +11,7 @@ use super::marks::{self, Mark};
 use super::packed;
 use super::rowmap;
 use super::schema::{ColumnSpec, Schema};
+use super::sums::{self, PieceSums};
 use crate::beneath::Rights;
 use crate::error::{Expected, IndexError};
 use crate::storage::{Storage, StorageFile, temporary_path};
@@ -202,6 +203,24 @@ impl<'s> IndexWriter<'s> {
             return Err(bad_input(SectionKind::Marks, what, expected, got));
         }
         self.section(SectionKind::Marks, NO_COLUMN, &mut |append| marks::encode(marks, append))
+    }
+
+    /// Writes the checksums of the pieces that these marks lead to, which were written before.
+    pub fn sums(&mut self, marks: &[Mark], sums: &PieceSums) -> Result<(), IndexError> {
+        let result = self.try_sums(marks, sums);
+        self.pending.settle(result)
+    }
+
+    fn try_sums(&mut self, marks: &[Mark], sums: &PieceSums) -> Result<(), IndexError> {
+        self.only_one(SectionKind::Sums)?;
+        if self.only_one(SectionKind::Marks).is_ok() {
+            let expected = Expected::Exactly(1);
+            return Err(bad_input(SectionKind::Marks, "number of sections", expected, 0));
+        }
+        if let Some((what, expected, got)) = sums::check(marks, sums) {
+            return Err(bad_input(SectionKind::Sums, what, expected, got));
+        }
+        self.section(SectionKind::Sums, NO_COLUMN, &mut |append| sums::encode(sums, append))
     }
 
     /// Writes bytes that say more about the file to whoever wrote it; at most [`NOTE_LEN_MAX`].

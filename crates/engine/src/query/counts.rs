@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use tapdex_bitmap::Chunks;
 
-use super::search::Query;
-use crate::archive::{ArchiveError, Segment, names};
+use crate::archive::{ArchiveError, Segment, UnreadPackets, names};
 use crate::index::MARK_RECORDS;
 
 /// How many packets have each value of a field.
@@ -74,14 +73,14 @@ pub fn is_field(name: &str) -> bool {
 /// How many of some packets fall into each of a number of equal spans of time.
 ///
 /// Marks tell the times of all their packets at once where they fall into one span; packets are
-/// read only where they do not.
+/// read only where they do not. How many were read, and those that are not what was indexed.
 pub fn count_times(
     segment: &Segment,
     records: &[u32],
     start_ns: u64,
     span_ns: u64,
     counts: &mut [u64],
-) -> Result<u64, ArchiveError> {
+) -> Result<(u64, UnreadPackets), ArchiveError> {
     let damaged = |error| ArchiveError::index(segment.path())(error);
     let span = span_ns.max(1);
     let slot = |time: u64| time.checked_sub(start_ns).map(|since| since / span);
@@ -91,7 +90,9 @@ pub fn count_times(
             *place += count;
         }
     };
-    let Some(marks) = segment.index().marks().map_err(damaged)? else { return Ok(0) };
+    let Some(marks) = segment.index().marks().map_err(damaged)? else {
+        return Ok((0, UnreadPackets::default()));
+    };
     let mut unsure = Vec::new();
     let mut rest = records;
     while let Some(&first) = rest.first() {
@@ -107,35 +108,12 @@ pub fn count_times(
         }
     }
     let read = unsure.len() as u64;
+    let mut unread = UnreadPackets::default();
     if read > 0 {
-        segment.packets()?.for_each(unsure, &mut |_, record| {
+        unread = segment.packets()?.for_each(unsure, &mut |_, record| {
             add(slot(record.time_ns), 1);
             Ok(true)
         })?;
     }
-    Ok(read)
-}
-
-impl Query {
-    /// The rows of a segment that match, ascending: what [`count_values`] takes. `None` if all do.
-    pub fn rows(&self, segment: &Segment) -> Result<Option<Vec<u32>>, ArchiveError> {
-        let answer = self.records(segment)?;
-        if answer.count == segment.note().records {
-            return Ok(None);
-        }
-        let damaged = |error| ArchiveError::index(segment.path())(error);
-        let Some(row_map) = segment.index().row_map().map_err(damaged)? else {
-            return Ok(Some(answer.records));
-        };
-        // Back from records to rows: the map leads the other way only.
-        let mut wanted = vec![false; segment.index().rows() as usize];
-        answer.records.iter().for_each(|&record| wanted[record as usize] = true);
-        let mut rows = Vec::with_capacity(answer.records.len());
-        for (row, record) in (0..).zip(row_map.iter()) {
-            if wanted[record.map_err(damaged)? as usize] {
-                rows.push(row);
-            }
-        }
-        Ok(Some(rows))
-    }
+    Ok((read, unread))
 }

@@ -8,12 +8,15 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::archive::{ArchiveError, Packets, Segment};
+use crate::archive::{ArchiveError, Packets, Segment, UnreadPackets};
 use crate::capture::Record;
 use crate::index::MARK_RECORDS;
 
 /// Bytes of packets that wait in memory; of what comes beyond that only the place is kept.
 const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// Packet files that are open at a time; there may be thousands that are read from in turn.
+const OPEN_MAX: usize = 32;
 
 /// A packet that waits.
 #[derive(Debug)]
@@ -64,12 +67,14 @@ impl Ord for Waiting {
 struct Source<'a> {
     segment: &'a Segment,
     records: &'a [u32],
-    /// Opened when the first packet is needed.
+    /// Opened when a packet is needed, and closed when others need the room.
     packets: Option<Packets<'a>>,
     /// For those that were not kept.
     again: Option<Packets<'a>>,
-    /// For each mark that has one of the records, from its first on.
-    times: Vec<Times>,
+    /// When it was read from last, in steps of the whole.
+    used: u64,
+    /// For each mark that has one of the records, from its first on; `None` until they are needed.
+    times: Option<Vec<Times>>,
     /// The mark that is next.
     mark: usize,
 }
@@ -86,7 +91,11 @@ impl Source<'_> {
     fn bound(&self) -> Option<u64> {
         self.records.first()?;
         let time_min = self.segment.note().time_min;
-        Some(self.times.get(self.mark).map_or(time_min, |times| times.earliest))
+        Some(self.times_at(self.mark).map_or(time_min, |times| times.earliest))
+    }
+
+    fn times_at(&self, mark: usize) -> Option<&Times> {
+        self.times.as_ref()?.get(mark)
     }
 
     /// Takes off the records of the mark that is next.
@@ -103,8 +112,8 @@ impl Source<'_> {
     /// Whether all of the mark that is next comes before `others` and before all that comes after
     /// it here.
     fn is_before(&self, others: u64) -> bool {
-        let Some(&Times { latest, .. }) = self.times.get(self.mark) else { return false };
-        let next = self.times.get(self.mark + 1);
+        let Some(&Times { latest, .. }) = self.times_at(self.mark) else { return false };
+        let next = self.times_at(self.mark + 1);
         latest < others && next.is_none_or(|next| latest <= next.earliest)
     }
 
@@ -115,26 +124,57 @@ impl Source<'_> {
         }
     }
 
-    /// Gets ready to be read from.
-    fn open(&mut self) -> Result<(), ArchiveError> {
-        if self.packets.is_some() {
-            return Ok(());
-        }
-        self.packets = Some(self.segment.packets()?);
+    /// Files of it that are open.
+    fn open_files(&self) -> usize {
+        usize::from(self.packets.is_some()) + usize::from(self.again.is_some())
+    }
+
+    /// Looks up the times of its marks.
+    fn read_times(&mut self) -> Result<(), ArchiveError> {
         let damaged = |error| ArchiveError::index(self.segment.path())(error);
+        let mut all = Vec::new();
         if let Some(marks) = self.segment.index().marks().map_err(damaged)? {
             for records in self.records.chunk_by(|a, b| a / MARK_RECORDS == b / MARK_RECORDS) {
                 let mark = marks.get(records[0] / MARK_RECORDS).map_err(damaged)?;
-                self.times.push(Times { earliest: mark.time_min, latest: mark.time_max });
+                all.push(Times { earliest: mark.time_min, latest: mark.time_max });
             }
             let mut earliest = u64::MAX;
-            for times in self.times.iter_mut().rev() {
+            for times in all.iter_mut().rev() {
                 earliest = earliest.min(times.earliest);
                 times.earliest = earliest;
             }
         }
+        self.times = Some(all);
         Ok(())
     }
+}
+
+/// Sees to it that a source has packets to read from, and closes the one that was not read from for
+/// the longest time if there are too many; `again` is for those that were not kept.
+fn open<'s, 'a>(
+    sources: &'s mut [Source<'a>],
+    i: usize,
+    again: bool,
+    step: u64,
+) -> Result<&'s mut Source<'a>, ArchiveError> {
+    sources[i].used = step;
+    let is_open = |source: &Source<'_>| match again {
+        true => source.again.is_some(),
+        false => source.packets.is_some(),
+    };
+    if !is_open(&sources[i]) {
+        while sources.iter().map(Source::open_files).sum::<usize>() >= OPEN_MAX {
+            let others = sources.iter_mut().filter(|source| source.open_files() > 0);
+            let Some(oldest) = others.min_by_key(|source| source.used) else { break };
+            (oldest.packets, oldest.again) = (None, None);
+        }
+        let packets = Some(sources[i].segment.packets()?);
+        match again {
+            true => sources[i].again = packets,
+            false => sources[i].packets = packets,
+        }
+    }
+    Ok(&mut sources[i])
 }
 
 /// A packet of a segment.
@@ -153,7 +193,7 @@ pub struct Found<'a> {
 /// and then of their arrival.
 ///
 /// A segment whose packets cannot be read is left out, from where that shows, and the error is
-/// returned at the end; one that retention has removed in the meantime is left out silently.
+/// returned at the end. So are packets that are not what was indexed, and no others for them; one that retention has removed in the meantime is left out silently.
 pub fn in_time_order(
     answers: &[(&Segment, &[u32])],
     each: &mut dyn FnMut(Found<'_>) -> Result<bool, ArchiveError>,
@@ -165,15 +205,17 @@ pub fn in_time_order(
             records,
             packets: None,
             again: None,
-            times: Vec::new(),
+            used: 0,
+            times: None,
             mark: 0,
         })
         .collect();
     let mut failed = Vec::new();
     let mut waiting: BinaryHeap<Reverse<Waiting>> = BinaryHeap::new();
     let mut bytes = 0;
+    let mut unread = UnreadPackets::default();
     let mut together = Together::default();
-    loop {
+    for step in 1.. {
         let next = (0..).zip(&sources).filter_map(|(i, s)| Some((s.bound()?, i))).min();
         // What is earlier than all that is to come can go.
         while let Some(Reverse(first)) = waiting.peek()
@@ -183,9 +225,9 @@ pub fn in_time_order(
             if let Some(packet) = &first.packet {
                 bytes -= packet.data.len();
             }
-            match hand_over(&mut sources[first.source as usize], &first, each) {
+            match hand_over(&mut sources, step, &first, &mut unread, each) {
                 Ok(true) => {}
-                Ok(false) => return Ok(failed),
+                Ok(false) => return Ok(told(failed, unread)),
                 Err(Failure::Reading(error)) => {
                     blame(&sources[first.source as usize], error, &mut failed);
                 }
@@ -196,11 +238,26 @@ pub fn in_time_order(
         let bounds = (0..).zip(&sources).filter(|&(other, _)| other != i);
         let others = bounds.filter_map(|(_, source)| source.bound()).min().unwrap_or(u64::MAX);
         let first = waiting.peek().map_or(u64::MAX, |Reverse(first)| first.time_ns);
-        let source = &mut sources[i];
+        if sources[i].times.is_none() {
+            // Its bound is better known after that.
+            if let Err(error) = sources[i].read_times() {
+                sources[i].records = &[];
+                blame(&sources[i], error, &mut failed);
+            }
+            continue;
+        }
+        let source = match open(&mut sources, i, false, step) {
+            Ok(source) => source,
+            Err(error) => {
+                sources[i].records = &[];
+                blame(&sources[i], error, &mut failed);
+                continue;
+            }
+        };
         if source.is_before(others.min(first)) {
-            match together.pass(source, i, each) {
+            match together.pass(source, i, &mut unread, each) {
                 Ok(true) => {}
-                Ok(false) => return Ok(failed),
+                Ok(false) => return Ok(told(failed, unread)),
                 Err(Failure::Reading(error)) => {
                     source.records = &[];
                     blame(source, error, &mut failed);
@@ -210,13 +267,22 @@ pub fn in_time_order(
             source.close_if_done();
             continue;
         }
-        if let Err(error) = read_mark(source, i, &mut waiting, &mut bytes) {
-            source.records = &[];
-            blame(source, error, &mut failed);
+        match read_mark(source, i, &mut waiting, &mut bytes) {
+            Ok(more) => unread.extend(more),
+            Err(error) => {
+                source.records = &[];
+                blame(source, error, &mut failed);
+            }
         }
         source.close_if_done();
     }
-    Ok(failed)
+    Ok(told(failed, unread))
+}
+
+/// All that went wrong.
+fn told(mut failed: Vec<ArchiveError>, unread: UnreadPackets) -> Vec<ArchiveError> {
+    failed.extend(unread.into_errors());
+    failed
 }
 
 /// Keeps an error, unless retention has removed the segment: then there is nothing to be missed.
@@ -232,14 +298,10 @@ fn read_mark(
     i: usize,
     waiting: &mut BinaryHeap<Reverse<Waiting>>,
     bytes: &mut usize,
-) -> Result<(), ArchiveError> {
-    if source.packets.is_none() {
-        // Its bound is better known now.
-        return source.open();
-    }
+) -> Result<UnreadPackets, ArchiveError> {
     let now = source.next_mark().to_vec();
     let Some(packets) = &mut source.packets else {
-        return Ok(());
+        return Ok(UnreadPackets::default());
     };
     packets.for_each(now, &mut |record, found| {
         let kept = *bytes + found.data.len() <= WAITING_BYTES_MAX;
@@ -271,6 +333,7 @@ impl Together {
         &mut self,
         source: &mut Source<'_>,
         i: usize,
+        unread: &mut UnreadPackets,
         each: &mut dyn FnMut(Found<'_>) -> Result<bool, ArchiveError>,
     ) -> Result<bool, Failure> {
         self.bytes.clear();
@@ -293,7 +356,7 @@ impl Together {
                 return Ok(false);
             }
         }
-        read.map_err(Failure::Reading)?;
+        unread.extend(read.map_err(Failure::Reading)?);
         Ok(true)
     }
 }
@@ -305,11 +368,14 @@ enum Failure {
 }
 
 fn hand_over(
-    source: &mut Source<'_>,
+    sources: &mut [Source<'_>],
+    step: u64,
     waiting: &Waiting,
+    unread: &mut UnreadPackets,
     each: &mut dyn FnMut(Found<'_>) -> Result<bool, ArchiveError>,
 ) -> Result<bool, Failure> {
-    let (number, segment) = (waiting.record, source.segment);
+    let i = waiting.source as usize;
+    let (number, segment) = (waiting.record, sources[i].segment);
     if let Some(packet) = &waiting.packet {
         let link = segment.link(packet.interface);
         let (link, swapped) = link.unwrap_or((crate::packet::LinkType(u16::MAX), false));
@@ -322,18 +388,16 @@ fn hand_over(
             wire_len: packet.wire_len,
             data: &packet.data,
         };
-        let found = Found { source: waiting.source as usize, number, record };
+        let found = Found { source: i, number, record };
         return each(found).map_err(Failure::Taking);
     }
-    if source.again.is_none() {
-        source.again = Some(segment.packets().map_err(Failure::Reading)?);
-    }
+    let source = open(sources, i, true, step).map_err(Failure::Reading)?;
     let Some(packets) = &mut source.again else { return Ok(true) };
     let mut outcome = Ok(true);
     let read = packets.for_each([number], &mut |number, record| {
-        outcome = each(Found { source: waiting.source as usize, number, record: *record });
+        outcome = each(Found { source: i, number, record: *record });
         Ok(true)
     });
-    read.map_err(Failure::Reading)?;
+    unread.extend(read.map_err(Failure::Reading)?);
     outcome.map_err(Failure::Taking)
 }

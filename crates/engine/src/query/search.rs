@@ -9,7 +9,7 @@ use super::bpf::Program;
 use super::fields;
 use super::filter::{Expr, Filter, Shift, Syntax, Test};
 use super::plan::{Dialect, Planner, Set, terms};
-use crate::archive::{ArchiveError, Segment};
+use crate::archive::{ArchiveError, Segment, UnreadPackets};
 use crate::capture::Record;
 use crate::error::IndexError;
 use crate::index::{MARK_RECORDS, Marks};
@@ -52,6 +52,9 @@ pub struct Answer {
     pub pruned_by_keys: bool,
     /// Links of the segment that the filter cannot be asked of, with libpcap's words.
     pub refused: Vec<(LinkType, String)>,
+    /// Packets that would have to be read to be sure, and are not what was indexed: they are not
+    /// counted.
+    pub unread: UnreadPackets,
 }
 
 /// Whether the packets of a mark are from the right time.
@@ -256,13 +259,14 @@ impl Query {
             }
             answer.read += records.len() as u64;
             let mut headers = Headers::default();
-            segment.packets()?.for_each(records, &mut |number, record| {
+            let unread = segment.packets()?.for_each(records, &mut |number, record| {
                 let in_time = self.time_of(record.time_ns, record.time_ns) == Time::Inside;
                 if in_time && judge.matches(record, &mut headers) {
                     sure.push(number);
                 }
                 Ok(true)
             })?;
+            answer.unread.extend(unread);
         }
         answer.count = counted + sure.len() as u64;
         if wanted {

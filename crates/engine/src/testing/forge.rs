@@ -189,6 +189,10 @@ fn look_up(index: &Index, values: &[u128; 4]) -> Result<u64, IndexError> {
             assert_eq!(marks.iter().collect::<Result<Vec<_>, _>>()?[i as usize], mark);
         }
     }
+    if let Some(pieces) = index.pieces()?.filter(|pieces| !pieces.is_empty()) {
+        pieces.head()?;
+        pieces.get(row % pieces.len())?;
+    }
     index.note()?;
     error.map_or(Ok(count), Err)
 }

@@ -9,7 +9,7 @@ use super::disk::FaultyDisk;
 use crate::IndexError;
 use crate::index::{
     BLOCK_ROWS, Builder, ColumnIndex, ColumnSpec, CpuBuilder, Digits, Field, Index, IndexWriter,
-    MARK_RECORDS, Mark, RowOrder, Rows, Schema, Width,
+    MARK_RECORDS, Mark, PieceSums, RowOrder, Rows, Schema, Width,
 };
 use crate::storage::Storage;
 
@@ -28,6 +28,8 @@ pub struct Table {
     pub times: Option<Vec<u64>>,
     /// Where records lie and when they were taken.
     pub marks: Option<Vec<Mark>>,
+    /// Checksums of the packets.
+    pub sums: Option<PieceSums>,
     /// What is noted.
     pub note: Option<Vec<u8>>,
 }
@@ -64,7 +66,9 @@ impl Table {
             table.row_map = Some(records);
         }
         if random.below(2) == 0 {
-            table.marks = Some(sample_marks(&mut random, rows));
+            let marks = sample_marks(&mut random, rows);
+            table.sums = (random.below(2) == 0).then(|| sample_sums(&mut random, &marks));
+            table.marks = Some(marks);
         }
         if random.below(2) == 0 {
             table.note = Some(format!("seed {seed}").into());
@@ -110,6 +114,9 @@ impl Table {
         }
         if let Some(marks) = &self.marks {
             writer.marks(marks)?;
+            if let Some(sums) = &self.sums {
+                writer.sums(marks, sums)?;
+            }
         }
         if let Some(note) = &self.note {
             writer.note(note)?;
@@ -155,6 +162,7 @@ impl Table {
         if let Some(marks) = index.marks()? {
             table.marks = Some(marks.iter().collect::<Result<_, _>>()?);
         }
+        table.sums = index.pieces()?.map(|pieces| pieces.to_sums()).transpose()?;
         table.note = index.note()?.map(<[u8]>::to_vec);
         Ok(Some(table))
     }
@@ -169,6 +177,14 @@ pub fn sample_marks(random: &mut Random, rows: u32) -> Vec<Mark> {
         Mark { offset, time_min, time_max: time_min + u64::from(random.below(1 << 20)) }
     };
     (0..rows.div_ceil(MARK_RECORDS)).map(mark).collect()
+}
+
+/// Checksums of the pieces of these marks.
+fn sample_sums(random: &mut Random, marks: &[Mark]) -> PieceSums {
+    let start = u64::from(random.below(25));
+    let last = marks.last().map_or(start, |mark| mark.offset);
+    let end = last + 1 + u64::from(random.below(100_000));
+    PieceSums { start, end, sums: (0..=marks.len()).map(|_| random.below(u32::MAX)).collect() }
 }
 
 fn ids(rows: Result<Rows<'_>, IndexError>) -> Vec<u32> {
@@ -272,6 +288,18 @@ pub fn check_lookups(index: &Index, table: &Table, seed: u64) {
         for (i, &mark) in (0..).zip(marks) {
             assert_eq!(found.get(i).unwrap(), mark);
         }
+    }
+    let pieces = index.pieces().unwrap();
+    assert_eq!(pieces.is_some(), table.sums.is_some());
+    if let (Some(sums), Some(pieces)) = (&table.sums, pieces) {
+        assert_eq!(pieces.bytes(), sums.start..sums.end);
+        let mut end = sums.start;
+        let all = (0..pieces.len()).map(|i| pieces.get(i).unwrap());
+        for (piece, &sum) in std::iter::once(pieces.head().unwrap()).chain(all).zip(&sums.sums) {
+            assert_eq!((piece.bytes.start, piece.sum), (end, sum));
+            end = piece.bytes.end;
+        }
+        assert_eq!(end, sums.end);
     }
     if let (Some(times), Some(packed)) = (&table.times, index.times().unwrap()) {
         let at = times.get(random.below(table.rows.max(1)) as usize).copied().unwrap_or(9);

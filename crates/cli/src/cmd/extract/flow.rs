@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::ensure;
+use tapdex_engine::archive::UnreadPackets;
 use tapdex_engine::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, Fragment, Headers, decode, protocol};
 use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::{Filter, Syntax};
@@ -80,14 +81,16 @@ impl Conversation {
 pub(super) fn extend(answers: &mut Answers, query: &Query) -> anyhow::Result<()> {
     let mut conversations = BTreeSet::new();
     let mut too_many = false;
+    let mut unread = UnreadPackets::default();
     for (segment, records) in answers.found() {
         let mut headers = Headers::default();
-        segment.packets()?.for_each(records.iter().copied(), &mut |_, record| {
+        let some = segment.packets()?.for_each(records.iter().copied(), &mut |_, record| {
             decode(record.link, record.swapped, record.data, &mut headers);
             conversations.extend(Conversation::of(&headers));
             too_many = conversations.len() > CONVERSATIONS_MAX;
             Ok(!too_many)
         })?;
+        unread.extend(some);
         ensure!(
             !too_many,
             "packets of more than {CONVERSATIONS_MAX} conversations match: narrow the filter, or \
@@ -109,6 +112,7 @@ pub(super) fn extend(answers: &mut Answers, query: &Query) -> anyhow::Result<()>
                     answer.pruned_by_time &= more.pruned_by_time;
                     answer.pruned_by_keys &= more.pruned_by_keys;
                     answer.records.extend(more.records);
+                    unread.extend(more.unread);
                 }
                 Err(error) => *wrong = Some(super::super::chain(&error)),
             }
@@ -122,5 +126,6 @@ pub(super) fn extend(answers: &mut Answers, query: &Query) -> anyhow::Result<()>
             super::note(&format!("a conversation may be incomplete: {wrong}"));
         }
     }
+    answers.fail(unread.into_errors());
     Ok(())
 }

@@ -73,6 +73,7 @@ impl<'a> Info<'a> {
             SectionKind::Times,
             SectionKind::Marks,
             SectionKind::Note,
+            SectionKind::Sums,
         ];
         let mut bytes_of = kinds.map(|kind| (kind.name(), 0));
         let mut rest = index.len_bytes();
@@ -88,7 +89,7 @@ impl<'a> Info<'a> {
                 rest -= section.len_bytes;
             }
         }
-        // Tables have neither marks nor a note.
+        // Tables have neither marks nor a note nor checksums of packets.
         let is_shown = |&(n, _): &(usize, (&str, u64))| n < 5 || bytes_of[n].1 > 0;
         let shown = bytes_of.into_iter().enumerate().filter(is_shown);
         let mut sections: Vec<_> = shown.map(|(_, section)| section).collect();

@@ -159,7 +159,7 @@ impl SegmentBuilder {
         device.columns(&columns, &mut |index| writer.column(index))?;
         drop(device);
         writer.row_map(&order.records)?;
-        Ok(target.finish(writer, &self.marks)?)
+        Ok(target.finish(writer, &self.marks, self.sums.as_ref())?)
     }
 }
 
