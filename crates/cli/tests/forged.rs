@@ -252,6 +252,16 @@ impl Forger<'_> {
             7 => std::os::unix::net::UnixListener::bind(&path).map(drop).or(Ok(())),
             8 => fs::create_dir(&path),
             9 => fs::create_dir(&path).and_then(|()| fs::write(path.join("inside"), "inside")),
+            10 if self.random.below(2) == 0 => {
+                let zero = rustix::fs::makedev(1, 5);
+                let mode = rustix::fs::Mode::from_raw_mode(0o600);
+                let kind = rustix::fs::FileType::CharacterDevice;
+                let made =
+                    rustix::fs::mknodat(rustix::fs::CWD, special.as_c_str(), kind, mode, zero);
+                // Only root can make a device.
+                made.or_else(|_| fs::write(&path, "").map_err(|_| rustix::io::Errno::IO))?;
+                Ok(())
+            }
             10 => symlink(self.pick(&["/dev/zero", "/dev/tty", "/proc/kmsg", "."]), &path),
             11 => fs::File::create(&path).and_then(|file| file.set_len(1 << 28)),
             12 => fs::write(&path, vec![b'['; 1 << 20]),

@@ -3,6 +3,8 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
+use tapdex_engine::testing::forge_note;
+
 use super::*;
 
 fn mode(path: &Path) -> u32 {
@@ -230,4 +232,82 @@ fn others_cannot_read(place: &Place) {
     for path in files(&place.path("same/segments")) {
         assert!(mode(&path) == 0o640 && reads(member, &path) && !reads(nobody, &path));
     }
+}
+
+/// A note that names a file outside, as if it were our copy of a capture that has changed since:
+/// indexing that capture again once removed the file.
+#[test]
+fn a_note_cannot_have_a_file_removed() {
+    let place = indexed();
+    let segments = place.path("tapdex-archive/segments");
+    let note = std::fs::read(&place.index_files()[0]).unwrap();
+    let absolute = place.path("precious").display().to_string();
+    let escaped = "..%2f..%2fprecious";
+    for path in ["../../precious", &absolute, escaped, "../packets/../../precious"] {
+        for command in ["index -q --force a.pcap", "index -q a.pcap", "repair", "repair --quick"] {
+            std::fs::write(place.path("precious"), "precious").unwrap();
+            let forged = forge_note(&note, |text| {
+                let lines = text.lines().map(|line| match line.split(" = ").next() {
+                    Some("path") => format!("path = {path:?}\norigin = \"../../a.pcap\""),
+                    Some("len") => "len = 1".to_owned(),
+                    _ => line.to_owned(),
+                });
+                lines.collect::<Vec<_>>().join("\n")
+            });
+            let index = segments.join("z-0011223344556677-0000.tdx");
+            std::fs::write(&index, forged.unwrap()).unwrap();
+            place.words(command);
+            assert_eq!(std::fs::read(place.path("precious")).unwrap(), b"precious", "{path}");
+            std::fs::remove_file(index).ok();
+        }
+    }
+    // What is ours is removed all the same.
+    place.sh("cp a.pcap c.pcap; gzip c.pcap; tapdex index -q c.pcap.gz").done();
+    let copies = || files(&place.path("tapdex-archive/packets")).len();
+    assert_eq!(copies(), 1);
+    place.sh("touch -d 2001-01-01 c.pcap.gz; tapdex index -q c.pcap.gz").done();
+    assert_eq!(copies(), 1);
+}
+
+/// Nothing is written through a link, whatever it has in the place of.
+#[test]
+fn links_are_not_written_through() {
+    let place = indexed();
+    place.sh("tapdex record -q -w tapdex-archive -i - < a.pcap").done();
+    let recording = files(&place.path("tapdex-archive/packets")).remove(0);
+    let mut bytes = std::fs::read(recording).unwrap();
+    bytes.truncate(bytes.len() - 99);
+    let precious = place.path("precious.pcapng");
+    let part = place.path("tapdex-archive/packets/.rec-0000000009-20200101T000000Z.pcapng.part");
+    let links: [fn(&Path, &Path) -> std::io::Result<()>; 2] =
+        [|from, to| std::os::unix::fs::symlink(from, to), |from, to| std::fs::hard_link(from, to)];
+    for link in links {
+        std::fs::write(&precious, &bytes).unwrap();
+        link(&precious, &part).unwrap();
+        // It would be cut behind its last packet.
+        let said = place.words("repair").failed(3);
+        assert!(said.contains(".pcapng.part") && said.contains("link"), "{said}");
+        assert_eq!(std::fs::read(&precious).unwrap(), bytes);
+        std::fs::remove_file(&part).unwrap();
+    }
+    // The name under which an index comes to be.
+    let index = &place.index_files()[0];
+    let name = index.file_name().unwrap().to_str().unwrap();
+    let hidden = index.with_file_name(format!(".{name}.tmp"));
+    std::os::unix::fs::symlink(place.path("made"), &hidden).unwrap();
+    let said = place.words("index -q --force a.pcap").err;
+    assert!(said.contains("is a link"), "{said}");
+    assert!(!place.path("made").exists() && hidden.is_symlink());
+    std::fs::remove_file(hidden).unwrap();
+    // All of the folder.
+    place.sh("mv tapdex-archive/segments outside; ln -s ../outside tapdex-archive/segments").done();
+    let before = files(&place.path("outside"));
+    place.words("gen -c 10 --seed 9 -w new.pcap").done();
+    let said = place.words("index -q new.pcap").err;
+    assert!(said.contains("segments is a link, or no folder"), "{said}");
+    assert_eq!(files(&place.path("outside")), before);
+    // All of the archive is another matter: the user has named it.
+    place.sh("rm tapdex-archive/segments; mv outside tapdex-archive/segments").done();
+    place.sh("mv tapdex-archive real; ln -s real tapdex-archive").done();
+    place.words("index -q new.pcap").done();
 }
