@@ -5,6 +5,7 @@ pub mod filter;
 pub mod time;
 
 mod counts;
+mod deep;
 mod fields;
 mod follow;
 mod ordered;

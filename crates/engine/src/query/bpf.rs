@@ -29,7 +29,11 @@
 //! - Filters are compiled as `tcpdump -r` compiles them: for a file, optimised, and with 0 for the
 //!   netmask, so that `ip broadcast` means the addresses 0.0.0.0 and 255.255.255.255.
 
+mod proof;
+
+use super::deep::on_large_stack;
 use crate::packet::LinkType;
+pub(crate) use proof::Sameness;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 
@@ -76,7 +80,7 @@ struct Step {
 }
 
 /// How many bytes a load takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Size {
     Byte,
     Half,
@@ -84,7 +88,7 @@ enum Size {
 }
 
 /// What an instruction computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Alu {
     Add,
     Sub,
@@ -140,6 +144,9 @@ const MEMORY: usize = 16;
 /// Filters of so many bytes or more are compiled as they are.
 const OPTIMIZED_LEN_MAX: usize = 8 << 10;
 
+/// Filters up to so many bytes are compiled on any stack.
+const SHORT_LEN: usize = 2 << 10;
+
 /// The most that a frame has, as files are opened for compiling.
 const SNAPLEN: u32 = 262_144;
 
@@ -150,21 +157,45 @@ impl Program {
     /// file's byte order. So it is given one that has a header and nothing else.
     pub fn compile(text: &str, link: LinkType, swapped: bool) -> Result<Self, BpfError> {
         // Its optimiser takes minutes for some thousands of addresses.
-        let optimize = text.len() < OPTIMIZED_LEN_MAX;
+        Self::compile_as(text, link, swapped, text.len() < OPTIMIZED_LEN_MAX)
+    }
+
+    fn compile_as(
+        text: &str,
+        link: LinkType,
+        swapped: bool,
+        optimize: bool,
+    ) -> Result<Self, BpfError> {
         let refused =
             |error: pcap::Error| BpfError::Refused { link, message: libpcap_message(error) };
-        let compiled = match savefile(link, swapped)?.map_err(refused)?.compile(text, optimize) {
-            Ok(compiled) => compiled,
-            Err(pcap::Error::PcapError(message)) if message == REJECTS_ALL => {
-                return Ok(Self {
-                    steps: vec![Step { code: Code::Return, yes: 0, no: 0, k: 0, equal: 0 }],
-                });
-            }
-            Err(error) => return Err(refused(error)),
+        let file = savefile(link, swapped)?.map_err(refused)?;
+        let lines = move || -> Result<Vec<String>, pcap::Error> {
+            let compiled = file.compile(text, optimize)?;
+            Ok(compiled.get_instructions().iter().map(ToString::to_string).collect())
         };
-        let instructions: Vec<String> =
-            compiled.get_instructions().iter().map(ToString::to_string).collect();
-        Self::from_lines(&instructions)
+        // It calls itself for each condition that follows another.
+        let lines = match text.len() {
+            ..SHORT_LEN => lines(),
+            _ => on_large_stack(lines)?,
+        };
+        match lines {
+            Ok(lines) => Self::from_lines(&lines),
+            Err(pcap::Error::PcapError(message)) if message == REJECTS_ALL => {
+                Ok(Self { steps: vec![Step { code: Code::Return, yes: 0, no: 0, k: 0, equal: 0 }] })
+            }
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    /// Whether it means what the filter that it was compiled from says, or the optimiser made
+    /// something else of it.
+    pub(crate) fn compare_with_plain(
+        &self,
+        text: &str,
+        link: LinkType,
+        swapped: bool,
+    ) -> Result<Sameness, BpfError> {
+        Ok(proof::compare(self, &Self::compile_as(text, link, swapped, false)?))
     }
 
     /// A program from lines of code, both jumps and number, as `tcpdump -ddd` prints them.

@@ -106,7 +106,7 @@ pub enum IpVersion {
     V6,
 }
 
-/// What a term asks. All but the last three have the meaning that libpcap gives them.
+/// What a term asks. All but the last two have the meaning that libpcap gives them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
     /// The frame's network protocol, above 1,500: `ip`, `arp`, `ether proto 0x88cc`.
@@ -195,9 +195,6 @@ pub enum Test {
         /// A test that holds wherever this one does, if one is known.
         within: Option<Box<Test>>,
     },
-    /// What libpcap's optimiser may turn into something else, and conditions beside it as well: of
-    /// a filter that has such a term, nothing but the program tells anything.
-    Untold,
     /// A field of Wireshark's.
     Field(FieldTest),
 }

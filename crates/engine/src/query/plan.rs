@@ -115,6 +115,9 @@ pub(crate) enum Dialect {
     Network,
 }
 
+/// Expressions within each other that are looked into to find those of few bytes.
+const ESTIMATE_DEPTH: usize = 4;
+
 /// Where columns have network headers: behind the link's own, or behind one tag or two. libpcap
 /// looks in more places; those have no level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,7 +177,7 @@ impl<'a> Planner<'a> {
                 let mut sets = Vec::with_capacity(parts.len());
                 let mut parts: Vec<(u64, &Expr)> = parts
                     .iter()
-                    .map(|part| Ok((self.estimate(part)?, part)))
+                    .map(|part| Ok((self.estimate(part, ESTIMATE_DEPTH)?, part)))
                     .collect::<Result<_, IndexError>>()?;
                 parts.sort_by_key(|&(estimate, _)| estimate);
                 for (_, part) in parts {
@@ -204,16 +207,14 @@ impl<'a> Planner<'a> {
 
     /// Bytes of the bitmaps that tell most about an expression, found without reading them: those
     /// of few bytes exclude the most.
-    fn estimate(&self, expr: &Expr) -> Result<u64, IndexError> {
+    fn estimate(&self, expr: &Expr, depth: usize) -> Result<u64, IndexError> {
+        let each = |parts: &[Expr]| -> Result<Vec<u64>, IndexError> {
+            parts.iter().map(|part| self.estimate(part, depth - 1)).collect()
+        };
         Ok(match expr {
-            Expr::And(parts) => {
-                let each: Result<Vec<u64>, _> = parts.iter().map(|p| self.estimate(p)).collect();
-                each?.into_iter().min().unwrap_or(u64::MAX)
-            }
-            Expr::Or(parts) => {
-                let each: Result<Vec<u64>, _> = parts.iter().map(|p| self.estimate(p)).collect();
-                each?.into_iter().fold(0, u64::saturating_add)
-            }
+            Expr::And(_) | Expr::Or(_) if depth == 0 => u64::MAX / 2,
+            Expr::And(parts) => each(parts)?.into_iter().min().unwrap_or(u64::MAX),
+            Expr::Or(parts) => each(parts)?.into_iter().fold(0, u64::saturating_add),
             Expr::Not(_) => u64::MAX,
             Expr::Term(term) => match &term.test {
                 Test::Host4 { address, mask, .. } => {
@@ -315,7 +316,7 @@ impl<'a> Planner<'a> {
             &Test::Length(comparison, len) => {
                 return Reading::Length(values_of(comparison, len.into(), u32::MAX.into()));
             }
-            Test::Opaque { within: None } | Test::Untold => return Reading::Nowhere,
+            Test::Opaque { within: None } => return Reading::Nowhere,
             Test::Opaque { within: Some(within) } => within,
             test => test,
         };
@@ -339,7 +340,7 @@ impl<'a> Planner<'a> {
         match test {
             // MAC addresses are not moved by tags.
             Test::Mac { .. } | Test::EtherMulticast => return Ok(odd),
-            Test::Length(..) | Test::Opaque { .. } | Test::Untold | Test::Field(_) => {
+            Test::Length(..) | Test::Opaque { .. } | Test::Field(_) => {
                 return Ok(Set::All);
             }
             _ => {}
@@ -499,7 +500,7 @@ impl<'a> Planner<'a> {
                 all(behind(kind)?, more)
             }
             // Unclear in all rows.
-            Test::Length(..) | Test::Opaque { .. } | Test::Untold | Test::Field(_) => Set::None,
+            Test::Length(..) | Test::Opaque { .. } | Test::Field(_) => Set::None,
         })
     }
 
@@ -744,7 +745,6 @@ fn is_plain(test: &Test) -> bool {
         | Test::Mpls(_)
         | Test::Length(..)
         | Test::Opaque { .. }
-        | Test::Untold
         | Test::Field(_) => false,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tapdex_bitmap::Chunks;
 
-use super::bpf::Program;
+use super::bpf::{Program, Sameness};
 use super::fields;
 use super::filter::{Expr, Filter, Shift, Syntax, Test};
 use super::plan::{Dialect, Planner, Set, terms};
@@ -17,6 +17,10 @@ use crate::packet::{Headers, LinkType, decode};
 
 /// From so many segments on several are asked at a time.
 const SEGMENTS_PARALLEL: usize = 32;
+
+/// Filters up to so many bytes are compared with what libpcap's optimiser made of them. Of longer
+/// ones it takes longer to compile them than to answer them.
+const KEPT_LEN_MAX: usize = 1 << 10;
 
 /// The filter compiled for links, and whether their captures have the other byte order; or why it
 /// could not be.
@@ -32,6 +36,8 @@ pub struct Query {
     /// The first nanosecond that is too late; `None` if none is.
     to_ns: Option<u64>,
     programs: Mutex<Programs>,
+    /// Whether the optimised programs mean what the filter says.
+    kept: Mutex<BTreeMap<(LinkType, bool), bool>>,
 }
 
 /// The answer of a segment.
@@ -74,7 +80,14 @@ impl Query {
         let from = from_ns.max(filter.from_ns).map_or(0, clamp);
         let to = [to_ns, filter.to_ns].into_iter().flatten().min().map(clamp);
         let text = filter.expr.as_ref().map(Expr::to_string).unwrap_or_default();
-        Self { filter, text, from_ns: from, to_ns: to, programs: Mutex::default() }
+        Self {
+            filter,
+            text,
+            from_ns: from,
+            to_ns: to,
+            programs: Mutex::default(),
+            kept: Mutex::default(),
+        }
     }
 
     /// The filter.
@@ -106,6 +119,24 @@ impl Query {
                 program.clone().map(Judge::Program)
             }
         }
+    }
+
+    /// Whether libpcap's optimiser left the filter its meaning, so that columns may answer.
+    fn is_kept(&self, link: LinkType, swapped: bool) -> bool {
+        let single = match &self.filter.expr {
+            None | Some(Expr::Term(_)) => true,
+            Some(Expr::Not(inner)) => matches!(**inner, Expr::Term(_)),
+            Some(_) => false,
+        };
+        if single || self.filter.syntax != Syntax::Pcap || self.text.len() > KEPT_LEN_MAX {
+            return true;
+        }
+        let Ok(Judge::Program(program)) = self.judge(link, swapped) else { return true };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept.entry((link, swapped)).or_insert_with(|| {
+            let compared = program.compare_with_plain(&self.text, link, swapped);
+            !matches!(compared, Ok(Sameness::Differs))
+        })
     }
 
     /// How many packets of a segment match. Packets are read only where columns do not suffice.
@@ -140,8 +171,7 @@ impl Query {
     /// Whether the filter has terms that columns do not know, so that packets are read for it.
     fn reads_packets(&self) -> bool {
         let is_unknown = |term: &&super::filter::Term| {
-            matches!(term.test, Test::Opaque { .. } | Test::Untold)
-                || term.shift == Shift::Elsewhere
+            matches!(term.test, Test::Opaque { .. }) || term.shift == Shift::Elsewhere
         };
         self.filter.expr.as_ref().is_some_and(|expr| terms(expr).iter().any(is_unknown))
     }
@@ -207,7 +237,13 @@ impl Query {
             // libpcap's programs may look at frames that are not decoded whatever is asked: those
             // of PPI do even for the length.
             let decoded = link.name().is_some() || self.filter.syntax == Syntax::Wireshark;
-            let planned = plan(&planner, self.filter.expr.as_ref(), decoded, &of_link);
+            let planned = match self.filter.expr.as_ref() {
+                // Nothing but the program says what it finds.
+                Some(_) if decoded && !self.is_kept(link, swapped) => {
+                    of_link().map(|all| Some((Set::None, Some(all))))
+                }
+                expr => plan(&planner, expr, decoded, &of_link),
+            };
             let Some((sure, unsure)) = planned.map_err(damaged)? else {
                 continue;
             };
@@ -302,9 +338,6 @@ fn plan<'a>(
     let Some(expr) = expr else {
         return Ok(Some((of_link()?, None)));
     };
-    if terms(expr).iter().any(|term| term.test == Test::Untold) {
-        return Ok(Some((Set::None, Some(of_link()?))));
-    }
     let possible = || -> Result<Set<'a>, IndexError> {
         Ok(Set::all_of(vec![planner.bound(expr, true)?, of_link()?]))
     };

@@ -1,6 +1,6 @@
 //! Pairs of packets and filters that once had another answer than libpcap's.
 
-use crate::frames::{MACS, dns, eth, ip4, ip4_with, ip6, join, tag, tcp, udp};
+use crate::frames::{MACS, arp, dns, eth, ip4, ip4_with, ip6, join, tag, tcp, udp};
 use crate::pairs::{Made, Outcome};
 use tapdex_engine::testing::mutate::Frame;
 
@@ -116,5 +116,36 @@ fn comparisons_that_do_not_depend_on_the_packet() {
         "(ip[0] & 0 > 16) or (dst port 443)",
         "(icmp[icmptype] & 0 = 0) or (dst port 443)",
     ];
+    same(frames, &texts);
+}
+
+/// Filters a thousand deep, asked on a small stack.
+#[test]
+fn a_thousand_within_each_other() {
+    let texts = [
+        format!("{}tcp{}", "(".repeat(1_000), ")".repeat(1_000)),
+        "not ".repeat(1_001) + "tcp",
+        format!("{}port 53{}", "not (ip6 or ".repeat(1_000), ")".repeat(1_000)),
+        "tcp and ip6 or ".repeat(500) + "tcp port 443",
+    ];
+    let stack = std::thread::Builder::new().stack_size(2 << 20);
+    let work = || same(moved(), &texts.each_ref().map(String::as_str));
+    std::thread::scope(|scope| stack.spawn_scoped(scope, work).unwrap().join().unwrap());
+}
+
+/// Filters that libpcap's optimiser changes find what its program does.
+#[test]
+fn filters_that_the_optimiser_changes() {
+    let texts = [
+        "not port 77 and not ip6 and not len = 31 and not ip",
+        "tcp and host 10.0.0.7 or host 10.0.0.7 or host 10.0.1.2",
+        "not host 10.0.0.7 and not arp and not len = 31 and not ip",
+    ];
+    let mut frames = moved();
+    frames.extend(whole(vec![
+        eth(0x86DD, &ip6(6, &tcp(2))),
+        eth(0x800, &ip4(6, &tcp(2))),
+        eth(0x806, &arp()),
+    ]));
     same(frames, &texts);
 }

@@ -130,8 +130,6 @@ pub(super) struct Arithmetic {
     first: Option<u32>,
     /// What holds of each packet for which it is computed.
     within: Option<Test>,
-    /// It has a part that is 0 for each packet, and the optimiser knows it.
-    fixed: bool,
     /// Parentheses and brackets within each other.
     nesting: usize,
     /// Operators in it.
@@ -159,7 +157,6 @@ impl Arithmetic {
             constant: None,
             first: None,
             within: None,
-            fixed: false,
             nesting: 0,
             operators: 0,
         }
@@ -204,7 +201,6 @@ impl Arithmetic {
         Some(Self {
             first: index.first,
             within: own.or_else(|| index.within.clone()),
-            fixed: index.fixed,
             nesting: index.nesting + 1,
             operators: index.operators + 1,
             ..Self::atom(text, shape)
@@ -221,7 +217,6 @@ impl Arithmetic {
             nesting: self.nesting + 1,
             operators: self.operators + 1,
             within: self.within,
-            fixed: self.fixed,
         }
     }
 
@@ -253,8 +248,6 @@ impl Arithmetic {
             (Some(left), Some(right)) => operator.compute(left, right),
             _ => None,
         };
-        let zero = matches!(operator, Operator::And | Operator::Mul)
-            && (self.constant == Some(0) || right.constant == Some(0));
         Ok(Self {
             text: format!(
                 "{} {} {}",
@@ -267,7 +260,6 @@ impl Arithmetic {
             constant,
             first: self.first,
             within: self.within,
-            fixed: self.fixed || right.fixed || zero,
             nesting,
             operators: self.operators + right.operators + 1,
         })
@@ -286,12 +278,8 @@ impl Arithmetic {
     }
 
     /// The test that a comparison is, and its text.
-    ///
-    /// Where a part of it is 0 for each packet, libpcap's optimiser drops loads and may then take
-    /// what it dropped for loaded, in conditions that follow.
     pub(super) fn compared(&self, comparison: Comparison, right: &Self) -> (Test, String) {
         let test = match (self.constant, right.constant) {
-            _ if self.fixed || right.fixed => Some(Test::Untold),
             (None, Some(value)) => self.test(comparison, value),
             (Some(value), None) => right.test(mirrored(comparison), value),
             _ => None,

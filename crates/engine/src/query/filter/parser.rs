@@ -8,18 +8,35 @@ use super::arithmetic::{self, Arithmetic, Operator};
 use super::lexer::{Token, token};
 use super::primitive::{self, End, Id, Kind, Made, Place, Qualifiers};
 use super::{Expr, Filter, FilterError, Shift, Syntax, Term, Test};
+use crate::query::deep::on_large_stack;
 use crate::query::time::parse_time;
 use std::ops::Range;
 
-/// Parentheses, brackets and negations within each other.
-const NESTING_MAX: usize = 200;
+/// Parentheses, brackets and negations within each other. libpcap has room for 10,000 of them, and
+/// what stands between them.
+const NESTING_MAX: usize = 5_000;
+/// So many of them fit on any stack.
+const NESTING_SMALL: usize = 100;
 /// Expressions within each other. A filter that takes turns with `and` and `or` is that deep.
+const TURNS_MAX: usize = 5_000;
+/// Of those, how many are taken apart. What is deeper is left to libpcap's program.
 const DEPTH_MAX: usize = 500;
 /// Operators in a comparison.
-const OPERATORS_MAX: usize = 100;
+const OPERATORS_MAX: usize = 2_000;
 
 /// Understands a filter.
 pub(super) fn parse(text: &str, now_ns: i128) -> Result<Filter, FilterError> {
+    let signs = text.bytes().filter(|byte| b"([!".contains(byte)).count();
+    if signs + text.matches("not").count() <= NESTING_SMALL {
+        return parse_here(text, now_ns);
+    }
+    on_large_stack(|| parse_here(text, now_ns)).unwrap_or_else(|error| {
+        let message = format!("no thread for a filter with so many parentheses: {error}");
+        Err(FilterError { message, span: 0..text.len() })
+    })
+}
+
+fn parse_here(text: &str, now_ns: i128) -> Result<Filter, FilterError> {
     let mut parser = Parser::new(text, now_ns)?;
     let expr = parser.filter()?;
     Ok(Filter { syntax: Syntax::Pcap, expr, from_ns: parser.from_ns, to_ns: parser.to_ns })
@@ -27,10 +44,11 @@ pub(super) fn parse(text: &str, now_ns: i128) -> Result<Filter, FilterError> {
 
 pub(super) type Parsed<T> = Result<T, FilterError>;
 
-/// An expression, and how many are within each other.
+/// An expression, and how many are within each other: to be seen, and in all.
 pub(super) struct Node {
     expr: Expr,
     depth: usize,
+    turns: usize,
 }
 
 /// Where ids may stand.
@@ -726,12 +744,13 @@ impl<'t> Parser<'t> {
     }
 
     fn join(&self, left: Node, right: Node, and: bool) -> Parsed<Node> {
-        let mut depth = 0;
+        let (mut depth, mut turns) = (0, 0);
         let mut list = Vec::new();
         for node in [left, right] {
             match (node.expr, and) {
                 (Expr::And(inner), true) | (Expr::Or(inner), false) => {
                     depth = depth.max(node.depth);
+                    turns = turns.max(node.turns);
                     if list.is_empty() {
                         list = inner;
                     } else {
@@ -740,25 +759,33 @@ impl<'t> Parser<'t> {
                 }
                 (expr, _) => {
                     depth = depth.max(node.depth + 1);
+                    turns = turns.max(node.turns + 1);
                     list.push(expr);
                 }
             }
         }
-        self.deep(Node { expr: if and { Expr::And(list) } else { Expr::Or(list) }, depth })
+        let expr = if and { Expr::And(list) } else { Expr::Or(list) };
+        self.deep(Node { expr, depth, turns })
     }
 
     fn not(&self, node: Node) -> Parsed<Node> {
-        self.deep(Node { expr: Expr::Not(Box::new(node.expr)), depth: node.depth + 1 })
+        let (depth, turns) = (node.depth + 1, node.turns + 1);
+        self.deep(Node { expr: Expr::Not(Box::new(node.expr)), depth, turns })
     }
 
     fn deep(&self, node: Node) -> Parsed<Node> {
-        if node.depth > DEPTH_MAX {
+        if node.turns > TURNS_MAX {
             return self.error(format!(
-                "the filter takes turns with `and` and `or` more than {DEPTH_MAX} times: put what \
+                "the filter takes turns with `and` and `or` more than {TURNS_MAX} times: put what \
                  belongs together in parentheses"
             ));
         }
-        Ok(node)
+        if node.depth <= DEPTH_MAX {
+            return Ok(node);
+        }
+        let text = format!("({})", node.expr);
+        let opaque = leaf(0..self.end, Shift::Elsewhere, Test::Opaque { within: None }, text);
+        Ok(Node { turns: node.turns, ..opaque })
     }
 }
 
@@ -772,7 +799,7 @@ fn too_deep() -> String {
 }
 
 fn leaf(span: Range<usize>, shift: Shift, test: Test, text: String) -> Node {
-    Node { expr: Expr::Term(Term { span, shift, test, text }), depth: 0 }
+    Node { expr: Expr::Term(Term { span, shift, test, text }), depth: 0, turns: 0 }
 }
 
 fn condition(span: Range<usize>, shift: Shift, test: Test, text: String) -> Operand {
