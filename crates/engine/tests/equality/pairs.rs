@@ -243,8 +243,8 @@ fn commands(path: &Path, made: &Made, text: &str, what: &str) -> String {
     };
     let codec = made.codec;
     format!(
-        "{what}\n  tcpdump -n -r {path} '{quoted}'\n  tapdex index -a {path}.archive --order {order} \
-         --codec {codec} {path} && tapdex search -a {path}.archive '{quoted}'"
+        "{what}\n  tcpdump -n -r {path} '{quoted}'\n  tapdex index -o {path}.archive --order \
+         {order} --codec {codec} {path} && tapdex search -r {path}.archive '{quoted}'"
     )
 }
 
