@@ -480,11 +480,11 @@ impl Archive {
             }
             let (path, source) = (first.packet_path(), &first.note().source);
             let path = path.canonicalize().unwrap_or(path);
-            let follows = |pair: &[&Segment]| pair[1].note().follows(pair[0].note());
+            let is_whole = note::chained(parts.iter().map(|part| part.note())) == parts.len();
             let ends = parts.last().is_some_and(|segment| segment.note().source.last);
-            // Of a recording the rest is indexed in memory.
-            let ends = ends || recording::is_recording(name);
-            if source.part != 0 || !ends || !parts.windows(2).all(follows) {
+            // Of a recording what is behind the first gap is indexed in memory.
+            let is_answered = is_whole && ends || recording::is_recording(name);
+            if !is_answered {
                 let missing = Gap::unknown(ArchiveError::MissingPart { path });
                 gaps.push(Gap { packets, ..missing });
                 continue;

@@ -5,6 +5,8 @@
 
 #[path = "recordings/drafts.rs"]
 mod drafts;
+#[path = "recordings/parts.rs"]
+mod parts;
 
 use std::fs::{self, File};
 use std::ops::Range;

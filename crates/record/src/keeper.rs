@@ -6,13 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use tapdex_engine::archive::{Archive, ArchiveError, Loss, Recording, Segment};
 use tapdex_engine::beneath::open_own;
 use tapdex_engine::capture::CaptureReader;
 
+use crate::clock::{AgeClock, Clock, Judged};
 use crate::disk::{Disk, Space};
 use crate::status::IndexUse;
 use crate::units::Retention;
@@ -89,6 +90,11 @@ pub(crate) struct Keeper<'a> {
     archive: &'a Archive,
     retention: Retention,
     disk: &'a dyn Disk,
+    clock: &'a dyn Clock,
+    age_clock: AgeClock,
+    /// What somebody should know of that clock.
+    clock_says: Vec<String>,
+    is_age_paused: bool,
     table: BTreeMap<String, Kept>,
     /// What bytes of the indexes of all in the table are for.
     uses: Vec<IndexUse>,
@@ -103,11 +109,16 @@ impl<'a> Keeper<'a> {
         archive: &'a Archive,
         retention: Retention,
         disk: &'a dyn Disk,
+        clock: &'a dyn Clock,
     ) -> Result<Self, ArchiveError> {
         let mut keeper = Self {
             archive,
             retention,
             disk,
+            clock,
+            age_clock: AgeClock::new(clock, false),
+            clock_says: Vec::new(),
+            is_age_paused: false,
             table: BTreeMap::new(),
             uses: Vec::new(),
             removed: Removed::default(),
@@ -117,6 +128,9 @@ impl<'a> Keeper<'a> {
             let kept = keeper.look_at(&recording);
             keeper.add(recording.name(), kept);
         }
+        let old = keeper.too_old(clock.now_ns());
+        let all_too_old = !old.is_empty() && old.len() == keeper.table.len();
+        keeper.age_clock = AgeClock::new(clock, all_too_old);
         Ok(keeper)
     }
 
@@ -125,18 +139,13 @@ impl<'a> Keeper<'a> {
         let path = recording.sealed_path();
         let Ok(metadata) = path.metadata() else { return kept };
         kept.packet_bytes = metadata.len();
-        let mut is_damaged = false;
         for part in 0_u32.. {
             let index = recording.index_path(part);
             let Ok(data) = index.metadata() else { break };
             kept.parts += 1;
             kept.index_bytes += data.len();
-            let Ok(segment) = Segment::open(&index) else {
-                is_damaged = true;
-                continue;
-            };
+            let Ok(segment) = Segment::open(&index) else { continue };
             let note = segment.note();
-            kept.is_indexed = note.source.last;
             kept.packets += note.records;
             kept.time_min = kept.time_min.min(note.time_min);
             kept.time_max = kept.time_max.max(note.time_max);
@@ -146,7 +155,7 @@ impl<'a> Keeper<'a> {
                 kept.uses.push((number, share.bytes));
             }
         }
-        kept.is_indexed &= !is_damaged;
+        kept.is_indexed = recording.is_indexed();
         if !kept.is_indexed {
             kept.time_min = kept.time_min.min(first_time(&path).unwrap_or(u64::MAX));
             let since = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
@@ -257,16 +266,45 @@ impl<'a> Keeper<'a> {
         self.disk.space(&self.archive.packets_folder())
     }
 
+    /// Recordings that are older than they may be at a time, the oldest first.
+    fn too_old(&self, now_ns: u64) -> Vec<String> {
+        let Some(age) = self.retention.age else { return Vec::new() };
+        let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        let old = self.table.iter().filter(|(_, kept)| kept.time_max.saturating_add(age) < now_ns);
+        old.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Removes the oldest recording if it is too old; whether there was one. One at a time: who
     /// writes needs the keeper, too.
-    pub(crate) fn expire_one(&mut self, now_ns: u64) -> bool {
-        let Some(age) = self.retention.age else { return false };
-        let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
-        let too_old = |kept: &Kept| kept.time_max.saturating_add(age) < now_ns;
-        let old: Vec<String> =
-            self.table.iter().filter(|(_, kept)| too_old(kept)).map(|(n, _)| n.clone()).collect();
+    pub(crate) fn expire_one(&mut self) -> bool {
+        if self.retention.age.is_none() {
+            return false;
+        }
+        let judged = self.age_clock.judge(self.clock);
+        self.is_age_paused = matches!(judged, Judged::Paused(_));
+        let now_ns = match judged {
+            Judged::Now(now_ns) => now_ns,
+            Judged::Resumed(now_ns) => {
+                self.clock_says.push("recordings are removed by age again".to_owned());
+                now_ns
+            }
+            Judged::Paused(text) => {
+                self.clock_says.extend(text);
+                return false;
+            }
+        };
         // One that cannot be removed is tried again with the next look.
-        old.iter().any(|name| self.remove(name, Reason::Age).is_some())
+        self.too_old(now_ns).iter().any(|name| self.remove(name, Reason::Age).is_some())
+    }
+
+    /// Whether nothing is removed by age because of the clock.
+    pub(crate) fn is_age_paused(&self) -> bool {
+        self.is_age_paused
+    }
+
+    /// What somebody should know of the clock, once.
+    pub(crate) fn clock_says(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.clock_says)
     }
 
     /// Removes recordings until there is room for so many bytes more than the open recording has.
@@ -366,16 +404,22 @@ impl<'a> Keeper<'a> {
         // Before it goes: answers from then on are incomplete, whatever happens to us.
         let packets = Loss::new(kept.time_min, kept.time_max, kept.packets);
         let remembered = self.archive.remember_removed(name, packets);
-        let is_part = |&part: &u32| part < kept.parts || recording.index_path(part).exists();
-        let parts: Vec<u32> = (0..).take_while(is_part).collect();
+        let indexes = || {
+            // While it is being indexed, a part may be there before those that precede it.
+            let listed = if kept.is_indexed { None } else { self.archive.index_files().ok() };
+            let of_it =
+                |path: &PathBuf| self.archive.recording_of(path).as_ref() == Some(&recording);
+            let more =
+                (0..).map(|part| recording.index_path(part)).take_while(|path| path.exists());
+            listed.map_or_else(|| more.collect(), |all| all.into_iter().filter(of_it).collect())
+        };
         // From the end: the index of the first packets is one that a search can use.
-        let indexes = parts.iter().rev().map(|&part| recording.index_path(part));
-        for path in indexes.chain([recording.sealed_path()]) {
-            self.archive.root().remove_if_there(&path).ok()?;
+        let before: Vec<PathBuf> = indexes();
+        for path in before.iter().rev().chain([&recording.sealed_path()]) {
+            self.archive.root().remove_if_there(path).ok()?;
         }
         // Somebody else may have indexed it in the meantime.
-        let late = (0..).map(|part| recording.index_path(part)).take_while(|path| path.exists());
-        for path in late {
+        for path in indexes() {
             self.archive.root().remove_if_there(&path).ok()?;
         }
         if remembered.is_err() {
@@ -411,3 +455,6 @@ fn whole(bytes: f64) -> u64 {
     let whole = bytes.max(0.0) as u64;
     whole
 }
+
+#[cfg(test)]
+mod tests;

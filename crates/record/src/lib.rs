@@ -12,10 +12,12 @@
 //!    else to do. It may be as far behind as it likes; searches index in memory what it has not got
 //!    to.
 //!
-//! [`keeper`] removes the oldest recordings when there is no room. [`recorder`] has it all
+//! [`keeper`] removes the oldest recordings when there is no room, and those that are too old by
+//! [`clock`]. [`recorder`] has it all
 //! together, and [`status`] is what it says of itself: on the terminal, in the archive, and to
 //! Prometheus ([`metrics`]). [`replay`] is the way back.
 
+pub mod clock;
 pub mod disk;
 pub mod keeper;
 pub mod metrics;

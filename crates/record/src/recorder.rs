@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tapdex_engine::archive::device::SegmentDevice;
 use tapdex_engine::archive::{Archive, ArchiveError, Loss, Recording, Recovered};
 use tapdex_engine::chain;
 
+use crate::clock::{Clock, SystemClock};
 use crate::counters::{Counters, SourceCounters};
 use crate::disk::{Disk, FileSystem};
 use crate::keeper::Keeper;
@@ -173,13 +174,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Nanoseconds since 1970.
 pub(crate) fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    SystemClock.now_ns()
 }
 
 impl<'a> Shared<'a> {
     pub(crate) fn keeper(&self) -> MutexGuard<'_, Keeper<'a>> {
         lock(&self.keeper)
+    }
+
+    /// Removes what is too old.
+    fn expire(&self) {
+        while self.keeper().expire_one() {}
+        let said = self.keeper().clock_says();
+        said.into_iter().for_each(|text| self.trouble(text));
     }
 
     /// Has something said.
@@ -316,6 +323,17 @@ impl<'a> Recorder<'a> {
         options: RecordOptions,
         disk: &'a dyn Disk,
     ) -> Result<Self, RecordError> {
+        Self::on_machine(archive, sources, options, disk, &SystemClock)
+    }
+
+    /// The same with clocks of one's own, by which recordings grow old.
+    pub fn on_machine(
+        archive: &'a Archive,
+        sources: Vec<Source>,
+        options: RecordOptions,
+        disk: &'a dyn Disk,
+        clock: &'a dyn Clock,
+    ) -> Result<Self, RecordError> {
         let folder = archive.folder();
         let busy = || RecordError::Busy {
             path: folder.to_owned(),
@@ -334,7 +352,7 @@ impl<'a> Recorder<'a> {
             source,
         })?;
         let (recovered, unsealed) = archive.seal_unfinished()?;
-        let keeper = Keeper::new(archive, options.retention, disk)?;
+        let keeper = Keeper::new(archive, options.retention, disk, clock)?;
         let names: Vec<String> = sources.iter().map(|source| source.name().to_string()).collect();
         let mut rotation = options.rotation;
         if let Some(most) = keeper.bytes_kept() {
@@ -428,7 +446,7 @@ impl<'a> Recorder<'a> {
             ended: false,
         };
         // What is too old goes for that, before there is need of its room.
-        while shared.keeper().expire_one(now_ns()) {}
+        shared.expire();
         let over = &AtomicBool::new(false);
         std::thread::scope(|scope| {
             for (source, counters) in sources {
@@ -513,7 +531,7 @@ fn govern(
         }
         if looked.is_none_or(|at| at.elapsed() >= STATUS_EVERY) {
             looked = Some(Instant::now());
-            while shared.keeper().expire_one(now_ns()) {}
+            shared.expire();
         }
         std::thread::sleep(TICK);
     }
@@ -556,7 +574,7 @@ impl Teller<'_, '_> {
         let lost = sources.iter().fold(Losses::default(), |sum, source| sum.add(&source.lost));
         let keeper = self.shared.keeper();
         let (stock, removed, space) = (keeper.stock(), keeper.removed, keeper.space());
-        let index_uses = keeper.index_uses();
+        let (index_uses, age_paused) = (keeper.index_uses(), keeper.is_age_paused());
         drop(keeper);
         let space = space.unwrap_or_default();
         let run = Totals {
@@ -587,6 +605,7 @@ impl Teller<'_, '_> {
             started_ns: self.started_ns,
             updated_ns: now_ns,
             paused: counters.paused.load(Ordering::Relaxed),
+            age_paused,
             ended: self.ended,
             packets_per_second,
             bits_per_second,

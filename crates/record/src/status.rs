@@ -144,6 +144,8 @@ pub struct Status {
     pub updated_ns: u64,
     /// The disk is full, and nothing may go: packets are lost.
     pub paused: bool,
+    /// Nothing is removed by age, since the system clock has jumped.
+    pub age_paused: bool,
     /// It has ended as it should.
     pub ended: bool,
     /// Packets a second, over the last second or so.
@@ -327,6 +329,12 @@ impl Status {
                 count,
             );
         }
+        text.gauge(
+            "tapdex_retention_age_paused",
+            "1 while nothing is removed by age because the system clock has jumped.",
+            none,
+            u32::from(self.age_paused),
+        );
         let revision = option_env!("TAPDEX_REVISION").unwrap_or("unknown");
         let version = [("version", env!("CARGO_PKG_VERSION")), ("revision", revision)];
         text.gauge("tapdex_build_info", "1, and the version.", &version, 1_u32);

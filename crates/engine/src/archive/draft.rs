@@ -13,7 +13,7 @@
 //! memory. Damage behind its head is found by who reads it, as in all indexes, and repair removes
 //! such a draft.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use super::builder::{Limits, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
 use super::completeness::{Gap, Loose, Survey};
 use super::ingest::capture_name;
-use super::note::{Covered, Loss, Note, Source};
+use super::note::{Covered, Loss, Note, Source, chained};
 use super::recording::{Recording, Times, is_recording};
 use super::segment::{Segment, ends_sum};
 use super::{Archive, ArchiveError, CodecChoice, Order};
@@ -233,17 +233,21 @@ impl Archive {
     /// be removed does no harm, and does not keep the others.
     pub fn remove_drafts(&self) -> Result<(), ArchiveError> {
         let mut outcome = Ok(());
+        let mut is_needed = HashMap::new();
         for (recording, path) in self.draft_files()? {
-            if recording.open().is_ok() && !recording.index_path(0).exists() {
-                continue;
+            let is_needed = is_needed
+                .entry(recording)
+                .or_insert_with_key(|found| found.open().is_ok() && !found.is_indexed());
+            if !*is_needed {
+                outcome = self.remove_if_there(&path).and(outcome);
             }
-            outcome = self.remove_if_there(&path).and(outcome);
         }
         outcome
     }
 
     /// Adds drafts of all that is not indexed of recordings; in memory, those that have packets
-    /// from these times.
+    /// from these times. Indexes of a recording that stand behind a gap are taken out: drafts have
+    /// their packets, too.
     pub(super) fn unindexed(
         &self,
         damaged: &[&str],
@@ -251,27 +255,33 @@ impl Archive {
         survey: &mut Survey,
     ) -> Result<(), ArchiveError> {
         use rayon::iter::{IntoParallelIterator, ParallelIterator};
-        // The last part of each.
-        let mut indexed_to: HashMap<&str, &Note> = HashMap::new();
-        for segment in &survey.segments {
-            let last = indexed_to.entry(capture_name(segment.path())).or_insert(segment.note());
-            if segment.note().source.part > last.source.part {
-                *last = segment.note();
+        let recordings = self.recordings()?;
+        let names: HashSet<&str> = recordings.iter().map(Recording::name).collect();
+        let mut parts: HashMap<String, Vec<usize>> = HashMap::new();
+        for (place, segment) in survey.segments.iter().enumerate() {
+            let name = capture_name(segment.path());
+            if names.contains(name) {
+                parts.entry(name.to_owned()).or_default().push(place);
             }
         }
+        let mut behind_gaps = HashSet::new();
         let mut rest = Vec::new();
-        for recording in self.recordings()? {
+        for recording in &recordings {
             if damaged.contains(&recording.name()) {
                 continue;
             }
-            match indexed_to.get(recording.name()) {
-                Some(last) if last.source.last => {}
-                last => {
-                    let last = last.map(|&note| note.clone());
-                    rest.push((recording, last));
-                }
+            let note = |&place: &usize| survey.segments[place].note();
+            let mut parts = parts.remove(recording.name()).unwrap_or_default();
+            parts.sort_by_key(|place| note(place).source.part);
+            let whole = chained(parts.iter().map(note));
+            let last = parts[..whole].last().map(note);
+            behind_gaps.extend(parts[whole..].iter().copied());
+            if !last.is_some_and(|last| last.source.last) {
+                rest.push((recording.clone(), last.cloned()));
             }
         }
+        let mut places = 0..;
+        survey.segments.retain(|_| places.next().is_none_or(|place| !behind_gaps.contains(&place)));
         let made: Vec<_> = match rest.len() {
             0 => return Ok(()),
             // Threads take longer to start than most unfinished recordings to be read.
@@ -330,7 +340,7 @@ fn recorded_drafts(recording: &Recording) -> Vec<Segment> {
         let note = draft.note();
         let follows = match drafts.last() {
             Some(last) => note.follows(last.note()),
-            None => (note.source.part, note.source.records_before) == (0, 0),
+            None => note.is_first(),
         };
         let sum = ends_sum(&mut file, note.source.start, note.source.end);
         if !follows || !sum.is_ok_and(|sum| sum == Some(note.source.sum)) {

@@ -10,7 +10,7 @@ use std::time::UNIX_EPOCH;
 
 use super::builder::{DeviceReport, Limits, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
 use super::device::SegmentDevice;
-use super::note::{Note, Source};
+use super::note::{Note, Source, chained};
 use super::recording::is_recording;
 use super::segment::{Segment, ends_sum};
 use super::{Archive, ArchiveError, Settings};
@@ -122,6 +122,27 @@ struct Queue {
     running: usize,
 }
 
+/// The parts of a capture that are being indexed, by several threads.
+#[derive(Debug, Default)]
+struct Parts {
+    /// Those that are not written yet.
+    running: u32,
+    /// What the last one says, as soon as it is written.
+    last: Option<Source>,
+}
+
+impl Parts {
+    /// A part is written. When none is missing any more, whichever was the last to be written, what
+    /// the last one of the capture says.
+    fn written(&mut self, source: Source) -> Option<Source> {
+        self.running = self.running.saturating_sub(1);
+        if source.last {
+            self.last = Some(source);
+        }
+        if self.running == 0 { self.last.take() } else { None }
+    }
+}
+
 /// The segments of captures, by where the capture is: their index files, and what they say.
 type Known = BTreeMap<PathBuf, Vec<(PathBuf, Note)>>;
 
@@ -132,6 +153,8 @@ struct Shared<'a> {
     queue: Mutex<Queue>,
     changed: Condvar,
     reports: Mutex<Vec<FileReport>>,
+    /// Of each input.
+    parts: Mutex<Vec<Parts>>,
     known: Known,
     /// The captures that somebody works on, or has worked on.
     taken: Mutex<BTreeSet<PathBuf>>,
@@ -253,6 +276,7 @@ impl<'a> Ingest<'a> {
             }),
             changed: Condvar::new(),
             reports: Mutex::new(inputs.iter().map(|_| FileReport::default()).collect()),
+            parts: Mutex::new(inputs.iter().map(|_| Parts::default()).collect()),
             known: self.known(inputs)?,
             taken: Mutex::default(),
             bytes: AtomicU64::new(0),
@@ -361,6 +385,8 @@ impl<'a> Ingest<'a> {
         let Some(mut state) = state else {
             return Ok(());
         };
+        // Before the next part can begin. One that fails stays missing.
+        lock(&shared.parts)[job.input].running += 1;
         builder.clear();
         let limits = self.limits();
         let Settings { order, codec, sums } = self.archive.settings();
@@ -415,9 +441,10 @@ impl<'a> Ingest<'a> {
             // Retention has removed it in the meantime.
             return self.archive.remove_if_there(&index_path);
         }
-        if source.last {
-            self.remove_parts_after(&packets, source.part)?;
-            self.remove_other_names(shared, job.input, &packets, &source)?;
+        let complete = lock(&shared.parts)[job.input].written(source);
+        if let Some(last) = complete {
+            self.remove_parts_after(&packets, last.part)?;
+            self.remove_other_names(shared, job.input, &packets, &last)?;
             // Those that stay do no harm.
             if is_recording(&name) {
                 drop(self.archive.remove_drafts());
@@ -512,9 +539,9 @@ impl<'a> Ingest<'a> {
         let known = shared.known.get(&origin).map_or(&[][..], Vec::as_slice);
         let is_current =
             |source: &Source| (source.len, source.modified_ns) == (metadata.len(), modified_ns);
-        let in_order = (0..).zip(known).all(|(part, (_, note))| note.source.part == part);
+        let is_whole = chained(known.iter().map(|(_, note)| note)) == known.len();
         if let Some((_, note)) = known.last()
-            && in_order
+            && is_whole
             && known.iter().all(|(_, note)| is_current(&note.source))
             && self.has_same_packets(known)
             && !self.force

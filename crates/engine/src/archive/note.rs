@@ -215,6 +215,11 @@ impl Note {
             && (a.len, a.modified_ns) == (b.len, b.modified_ns)
     }
 
+    /// Whether the packets are the first ones of their file.
+    pub(super) fn is_first(&self) -> bool {
+        (self.source.part, self.source.records_before) == (0, 0)
+    }
+
     pub(super) fn new(source: Source, layout: Layout) -> Self {
         Self {
             version: VERSION,
@@ -260,6 +265,18 @@ impl Note {
         }
         Ok(note)
     }
+}
+
+/// How many of these notes, in the order of their parts, lead from the first packet of a file on
+/// without a gap. Parts are written by several threads: one may be there before those that precede
+/// it, the last one too.
+pub(super) fn chained<'n>(notes: impl IntoIterator<Item = &'n Note>) -> usize {
+    let mut before = None::<&Note>;
+    let follows = |note: &&'n Note| match before.replace(note) {
+        Some(before) => note.follows(before),
+        None => note.is_first(),
+    };
+    notes.into_iter().take_while(follows).count()
 }
 
 /// A path as text, from which it can be had again.

@@ -11,7 +11,8 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::note::Source;
+use super::note::{Note, Source};
+use super::segment::Segment;
 use super::{Archive, ArchiveError};
 use crate::beneath::{Root, cut, open_own};
 use crate::capture::{CaptureError, CaptureReader};
@@ -25,7 +26,7 @@ const UNFINISHED: &str = ".part";
 const LISTED_AT_ONCE: usize = 100;
 
 /// A packet file of a recorder's, complete or not.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Recording {
     name: String,
     folder: PathBuf,
@@ -92,6 +93,23 @@ impl Recording {
     /// Whether it is complete.
     pub fn is_sealed(&self) -> bool {
         super::is_regular(&self.sealed_path())
+    }
+
+    /// Whether all parts of its index are there: from the first packet to the last, without a gap.
+    pub fn is_indexed(&self) -> bool {
+        let mut before = None::<Note>;
+        for part in 0.. {
+            let Ok(segment) = Segment::open(&self.index_path(part)) else { return false };
+            let note = segment.into_note();
+            if !before.map_or(note.is_first(), |before| note.follows(&before)) {
+                return false;
+            }
+            if note.source.last {
+                return true;
+            }
+            before = Some(note);
+        }
+        false
     }
 }
 
@@ -165,13 +183,10 @@ impl Archive {
         Ok(names.into_iter().map(|name| Recording { name, folder: folder.clone() }).collect())
     }
 
-    /// How many recordings have no index yet, complete or not.
+    /// How many recordings are not indexed to their end, complete or not.
     pub fn unindexed_recordings(&self) -> Result<u64, ArchiveError> {
-        let files = self.index_files()?;
-        let names: BTreeSet<&str> =
-            files.iter().map(|path| super::ingest::capture_name(path)).collect();
         let recordings = self.recordings()?;
-        Ok(recordings.iter().filter(|found| !names.contains(found.name())).count() as u64)
+        Ok(recordings.iter().filter(|recording| !recording.is_indexed()).count() as u64)
     }
 
     /// Completes recordings that a killed recorder has left unfinished: they are cut behind the

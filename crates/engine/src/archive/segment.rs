@@ -103,6 +103,11 @@ impl Segment {
         &self.note
     }
 
+    /// What it says of itself, and nothing else of it.
+    pub(super) fn into_note(self) -> Note {
+        self.note
+    }
+
     /// The link type of an interface, and whether the capture has another byte order than this
     /// machine.
     pub fn link(&self, interface: u32) -> Option<(LinkType, bool)> {
