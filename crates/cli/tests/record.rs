@@ -6,6 +6,8 @@
 #![allow(clippy::big_endian_bytes, reason = "packets are big-endian")]
 
 mod net;
+#[path = "record/sandbox.rs"]
+mod sandbox;
 #[path = "record/settings.rs"]
 mod settings;
 #[path = "record/streams.rs"]

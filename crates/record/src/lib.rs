@@ -25,6 +25,7 @@ pub mod notify;
 pub mod privileges;
 pub mod recorder;
 pub mod replay;
+pub mod sandbox;
 pub mod signals;
 pub mod source;
 pub mod status;

@@ -16,7 +16,7 @@ mod server;
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use server::{CONNECTIONS_MAX, HEAD_BYTES_MAX, MetricsServer};
+pub use server::{ANSWERS_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, Listening, MetricsServer};
 
 /// A number of a sample. Counts stay whole however large they are.
 #[derive(Debug, Clone, Copy, PartialEq)]

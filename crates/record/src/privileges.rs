@@ -141,7 +141,7 @@ impl Account {
     ///
     /// Must be called while there is but one thread: a capability belongs to a thread, and those
     /// that come later have what this one has. A process that is of this user already gives up
-    /// what it has beyond `keep`. Root that is to stay root keeps all it has.
+    /// what it has beyond `keep`. Root that is to stay root keeps all it has; see [`shed`].
     pub fn drop_to(&self, keep: Keep) -> Result<(), PrivilegeError> {
         let own = unistd::geteuid();
         if own.is_root() && self.uid.is_root() {
@@ -177,6 +177,7 @@ impl Account {
 
     /// Changes groups and user; of the capabilities of root only these are left.
     fn become_user(&self, capabilities: CapabilitySet) -> Result<(), PrivilegeError> {
+        empty_bounding_set();
         // Groups first: afterwards there is no right to change them.
         unistd::initgroups(&self.c_name()?, self.gid).map_err(refused("set the groups"))?;
         let gid = unistd::setresgid(self.gid, self.gid, self.gid);
@@ -213,6 +214,77 @@ impl Account {
         let back = unistd::setresuid(root, root, root).is_ok() || unistd::seteuid(root).is_ok();
         same("becoming root again", "refused", if back { "possible" } else { "refused" })?;
         others_have_no_more(self.uid, sets.permitted)
+    }
+}
+
+/// Gives up what a process that stays the user that it is does not need: all capabilities but those
+/// to keep. Root keeps one more, to change files of others in its archive; without it, root that
+/// records into another user's archive could not go on.
+///
+/// As [`Account::drop_to`], to be called while there is but one thread.
+pub fn shed(keep: Keep) -> Result<(), PrivilegeError> {
+    let mut capabilities = keep.capabilities();
+    if unistd::geteuid().is_root() {
+        capabilities |= CapabilitySet::DAC_OVERRIDE;
+    }
+    capabilities &= held()?.permitted;
+    empty_bounding_set();
+    let sets = exactly(capabilities);
+    rustix::thread::set_capabilities(None, sets).map_err(refused("give up capabilities"))?;
+    let no_new = rustix::thread::set_no_new_privs(true);
+    no_new.map_err(refused("rule out new privileges"))?;
+    same("the capabilities", sets, held()?)
+}
+
+/// Takes all capabilities out of the set of those that a program could ever get. Only root may; for
+/// others no new privileges means the same.
+fn empty_bounding_set() {
+    for number in 0..u64::BITS {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        if rustix::thread::capability_is_in_bounding_set(one).is_ok_and(|is_in| is_in) {
+            // What is left of it shows in `Standing`.
+            let _ = rustix::thread::remove_capability_from_bounding_set(one);
+        }
+    }
+}
+
+/// What the kernel says a process may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The user that it is.
+    pub user: String,
+    /// Whether that is root.
+    pub is_root: bool,
+    /// Names of its capabilities.
+    pub capabilities: Vec<String>,
+    /// How many capabilities a program that it starts could get.
+    pub bounding: usize,
+    /// Whether no program that it starts can get any.
+    pub no_new_privileges: bool,
+}
+
+impl Standing {
+    /// Asks the kernel.
+    pub fn of_this_process() -> Result<Self, PrivilegeError> {
+        let own = unistd::geteuid();
+        let user = match User::from_uid(own) {
+            Ok(Some(user)) => user.name,
+            _ => own.to_string(),
+        };
+        let is_in = |number: &u32| {
+            let one = CapabilitySet::from_bits_retain(1 << number);
+            rustix::thread::capability_is_in_bounding_set(one).is_ok_and(|is_in| is_in)
+        };
+        let permitted = held()?.permitted;
+        let names = permitted.iter_names().map(|(name, _)| format!("cap_{name}").to_lowercase());
+        let no_new = rustix::thread::no_new_privs();
+        Ok(Self {
+            user,
+            is_root: own.is_root(),
+            capabilities: names.collect(),
+            bounding: (0..u64::BITS).filter(is_in).count(),
+            no_new_privileges: no_new.map_err(refused("ask for new privileges"))?,
+        })
     }
 }
 

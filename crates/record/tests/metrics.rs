@@ -14,8 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tapdex_record::metrics::{
-    CONNECTIONS_MAX, Exposition, HEAD_BYTES_MAX, Histogram, MetricsServer, is_label_name,
-    is_metric_name,
+    ANSWERS_MAX, CONNECTIONS_MAX, Exposition, HEAD_BYTES_MAX, Histogram, MetricsServer,
+    is_label_name, is_metric_name,
 };
 
 mod format {
@@ -365,14 +365,38 @@ mod hostile {
         assert_eq!(ask(address, "X: y\r\n".repeat(5000).as_bytes()).0, 431);
     }
 
-    /// Four that say nothing, or too little, have all places; the next is closed, not kept waiting.
+    /// Connections that say nothing, or too little.
+    fn hold(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+        let starts: [&[u8]; 3] = [b"", b"GET /metrics HT", b"GET /metrics HTTP/1.1\r\nA: b\r\n"];
+        let held = starts.iter().cycle().take(count).map(|start| {
+            let mut stream = connect(address);
+            stream.write_all(start).unwrap();
+            stream
+        });
+        held.collect()
+    }
+
+    /// However many say nothing: who asks is answered, and at the first try.
     #[test]
-    fn who_holds_all_places_is_thrown_out_in_the_end() {
+    fn idle_connections_keep_nobody_from_an_answer() {
         let server = server();
         let address = server.local_addr();
-        let mut held: Vec<TcpStream> = (0..CONNECTIONS_MAX).map(|_| connect(address)).collect();
-        held[1].write_all(b"GET /metrics HT").unwrap();
-        held[2].write_all(b"GET /metrics HTTP/1.1\r\nA: b\r\n").unwrap();
+        for count in [8, CONNECTIONS_MAX, 3 * CONNECTIONS_MAX] {
+            let held = hold(address, count);
+            for _ in 0..3 {
+                let mut stream = connect(address);
+                stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
+                assert!(rest(&stream).starts_with(b"HTTP/1.1 200 "), "beside {count}");
+            }
+            drop(held);
+        }
+    }
+
+    #[test]
+    fn who_says_nothing_is_thrown_out_in_the_end() {
+        let server = server();
+        let address = server.local_addr();
+        let held = hold(address, 8);
         // Bytes that come slowly do not extend the time.
         let mut slow = held[3].try_clone().unwrap();
         let dripping = thread::spawn(move || {
@@ -382,7 +406,6 @@ mod hostile {
                 thread::sleep(Duration::from_millis(50));
             }
         });
-        assert_eq!(rest(&connect(address)), b"");
         for stream in &held {
             assert_eq!(rest(stream), b"");
         }
@@ -396,11 +419,12 @@ mod hostile {
         let page = "a 1\n".repeat(1 << 23);
         let server = server_with(Arc::new(move || page.clone()), Arc::new(|| true));
         let address = server.local_addr();
-        let mut held: Vec<TcpStream> = (0..CONNECTIONS_MAX).map(|_| connect(address)).collect();
+        let mut held: Vec<TcpStream> = (0..2 * ANSWERS_MAX).map(|_| connect(address)).collect();
         for stream in &mut held {
             stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         }
-        wait_until_served(address);
+        let (status, _, _) = get(address, "/healthz");
+        assert_eq!(status, 200);
     }
 
     #[test]
@@ -426,7 +450,7 @@ mod hostile {
     fn a_panic_in_the_answer_costs_no_place() {
         let answer = || -> String { panic!("as the test wants it") };
         let server = server_with(Arc::new(answer), Arc::new(|| true));
-        for _ in 0..=CONNECTIONS_MAX {
+        for _ in 0..8 {
             wait_until_served(server.local_addr());
             let mut stream = connect(server.local_addr());
             stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
@@ -439,9 +463,9 @@ mod hostile {
     fn a_stopped_server_lets_go_of_its_port_and_its_clients() {
         let server = server();
         let address = server.local_addr();
-        let held: Vec<TcpStream> = (0..CONNECTIONS_MAX).map(|_| connect(address)).collect();
-        // Once the fifth is closed, the first four are being served.
-        assert_eq!(rest(&connect(address)), b"");
+        let held: Vec<TcpStream> = (0..8).map(|_| connect(address)).collect();
+        // Once another one is answered, all before it were taken.
+        wait_until_served(address);
         server.stop();
         for stream in &held {
             assert_eq!(rest(stream), b"");

@@ -72,6 +72,7 @@ fn is_user_with(capabilities: &str) {
     assert_eq!(status["CapEff"], capabilities);
     assert_eq!(status["CapInh"], NO_CAPABILITY);
     assert_eq!(status["CapAmb"], NO_CAPABILITY);
+    assert_eq!(status["CapBnd"], NO_CAPABILITY);
     assert_eq!(status["NoNewPrivs"], "1");
 }
 

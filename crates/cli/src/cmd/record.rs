@@ -1,5 +1,6 @@
 //! `tapdex record`: from the wire into an archive.
 
+mod confined;
 mod settings;
 mod shown;
 
@@ -11,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, bail, ensure};
 use tapdex_engine::archive::{Archive, ArchiveError, Order, Recovered};
 use tapdex_gpu::flow::SegmentIndexer;
-use tapdex_record::metrics::{Histogram, MetricsServer};
+use tapdex_record::metrics::{Histogram, Listening, MetricsServer};
 use tapdex_record::notify;
-use tapdex_record::privileges::{Account, Keep, give, restrict_new_files};
+use tapdex_record::privileges::{Account, give, restrict_new_files};
 use tapdex_record::recorder::{Control, Event, Recorder};
 use tapdex_record::signals;
 use tapdex_record::source::{Source, list_interfaces};
@@ -51,7 +52,9 @@ pub(super) use shown::by_stage;
 /// the next start completes what was left.
 ///
 /// To capture one has to be root or have CAP_NET_RAW; without it the exit code is 5. With --user,
-/// root is given up once the interfaces are open.
+/// root is given up once the interfaces are open. From then on the recorder can reach its archive
+/// and its sockets and nothing else, as far as the kernel has seccomp and landlock; --check-sandbox
+/// tries that and exits with 3 if something does not hold.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -112,6 +115,12 @@ pub(crate) struct Args {
     /// Stop after this time: 90s, 1h.
     #[arg(long, value_name = "TIME")]
     duration: Option<String>,
+    /// Do not confine the recorder to its archive and its sockets.
+    #[arg(long, conflicts_with = "check_sandbox")]
+    no_sandbox: bool,
+    /// Show what the recorder, started like this, could and could not do, and do nothing else.
+    #[arg(long)]
+    check_sandbox: bool,
     /// List the interfaces, and do nothing else.
     #[arg(short = 'D', long)]
     list_interfaces: bool,
@@ -135,6 +144,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         bail!("what to do with {first:?}? A capture filter goes behind -f: -f '{words}'");
     }
     let settings = Settings::new(args)?;
+    if args.check_sandbox {
+        return confined::check(&settings, out);
+    }
     ensure!(
         !settings.sources.is_empty(),
         "nothing to record from: name an interface with -i; tapdex record -D lists them"
@@ -152,23 +164,18 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         sources.push(Source::open(name, &settings.capture)?);
     }
     let archive = open_archive(&settings)?;
+    let listening = settings.metrics.map(listen).transpose()?;
     // Before there are threads, which would keep what they may do.
-    if let Some(account) = &settings.user {
-        let keep = match sources.iter().any(Source::is_interface) {
-            // An interface that was gone has to be opened again.
-            true => Keep::Capture,
-            false => Keep::Nothing,
-        };
-        account.drop_to(keep)?;
-    }
+    confined::give_up_privileges(&settings)?;
+    let device = settings.device.open()?;
+    confined::enter(&settings, device.opened().is_some(), args.quiet);
     let control = Arc::new(Control::default());
     signals::watch(&control).context("cannot wait for signals")?;
     let metrics = Arc::new(Shown::default());
-    let server = settings.metrics.map(|address| serve(address, &metrics)).transpose()?;
+    let server = listening.map(|listening| serve(listening, &metrics)).transpose()?;
     if let Some(server) = server.as_ref().filter(|_| !args.quiet) {
         note(&format!("metrics at http://{}/metrics", server.local_addr()));
     }
-    let device = settings.device.open()?;
     let indexer = (archive.settings().order == Order::Flow)
         .then(|| device.opened().map(|device| Mutex::new(SegmentIndexer::new(device))))
         .flatten();
@@ -273,15 +280,19 @@ impl Shown {
     }
 }
 
-fn serve(address: std::net::SocketAddr, shown: &Arc<Shown>) -> anyhow::Result<MetricsServer> {
+fn listen(address: std::net::SocketAddr) -> anyhow::Result<Listening> {
+    Listening::at(address).with_context(|| format!("cannot listen on {address}"))
+}
+
+fn serve(listening: Listening, shown: &Arc<Shown>) -> anyhow::Result<MetricsServer> {
     let (text, ready) = (Arc::clone(shown), Arc::clone(shown));
     let answer = move || {
         let status = text.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         text.histogram.get().map_or(String::new(), |histogram| status.exposition(histogram))
     };
     let is_ready = move || ready.ready.load(Ordering::Relaxed);
-    MetricsServer::start(address, Arc::new(answer), Arc::new(is_ready))
-        .with_context(|| format!("cannot listen on {address}"))
+    MetricsServer::serve(listening, Arc::new(answer), Arc::new(is_ready))
+        .context("cannot start a thread for metrics")
 }
 
 /// The account, by its name.

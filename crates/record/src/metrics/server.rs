@@ -1,30 +1,52 @@
 //! An HTTP server for three small pages. It is no match for the open internet, but nobody who
-//! reaches it can stop the recorder: requests are bounded in bytes and in time.
+//! reaches it can stop the recorder, or keep others from an answer: requests are bounded in bytes,
+//! in time and in number, and one thread serves all.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{setsockopt, sockopt};
-use nix::sys::time::{TimeVal, TimeValLike};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// The most connections that are served at once; others are closed.
-pub const CONNECTIONS_MAX: usize = 4;
+/// The most connections that are open at once; for another one the oldest is closed. Who asks is
+/// answered before that.
+pub const CONNECTIONS_MAX: usize = 64;
 /// The most bytes of a request line and headers; after more the answer is 431.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
+/// The most answers that wait for their readers, who are slow; for another one the oldest goes.
+pub const ANSWERS_MAX: usize = 4;
 
 /// How long a request may take to come, and an answer to go.
 const TIME_MAX: Duration = Duration::from_secs(2);
 /// How long the rest of a refused request is read, so that its sender sees the answer.
 const DRAIN_MAX: Duration = Duration::from_millis(300);
-/// How long a thread waits before it looks whether to stop.
-const TICK: Duration = Duration::from_millis(100);
+/// How long the thread waits before it looks whether to stop.
+const TICK_MS: u16 = 100;
 
 type Answer = Arc<dyn Fn() -> String + Send + Sync>;
 type Ready = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// An address that is listened at, before anybody is answered.
+#[derive(Debug)]
+pub struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listening {
+    /// Listens at an address; with port 0 the system picks one.
+    pub fn at(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+}
 
 /// Serves `/metrics`, `/healthz` and `/readyz` until it is dropped.
 pub struct MetricsServer {
@@ -33,33 +55,30 @@ pub struct MetricsServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the threads share.
-#[derive(Clone)]
+/// What is served.
 struct Shared {
     answer: Answer,
     ready: Ready,
     stop: Arc<AtomicBool>,
-    served: Arc<AtomicUsize>,
 }
 
 impl MetricsServer {
-    /// Listens at an address; with port 0 the system picks one, see [`local_addr`].
+    /// Listens at an address, and serves; see [`local_addr`](MetricsServer::local_addr) and
+    /// [`serve`](MetricsServer::serve).
+    pub fn start(address: SocketAddr, answer: Answer, ready: Ready) -> io::Result<Self> {
+        Self::serve(Listening::at(address)?, answer, ready)
+    }
+
+    /// Serves where it is listened.
     ///
     /// `answer` makes the page of metrics, `ready` says whether packets are being recorded. Both
-    /// are called by threads of the server's own and should not wait for anything long.
-    ///
-    /// [`local_addr`]: MetricsServer::local_addr
-    pub fn start(address: SocketAddr, answer: Answer, ready: Ready) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
-        let address = listener.local_addr()?;
-        // On Linux this bounds accept, too: nothing else is needed to look at `stop` in time.
-        let tick =
-            i64::try_from(TICK.as_millis()).map_or(TimeVal::seconds(1), TimeVal::milliseconds);
-        setsockopt(&listener, sockopt::ReceiveTimeout, &tick)?;
+    /// are called by a thread of the server's own and should not wait for anything long.
+    pub fn serve(listening: Listening, answer: Answer, ready: Ready) -> io::Result<Self> {
+        let Listening { listener, address } = listening;
         let stop = Arc::new(AtomicBool::new(false));
-        let shared = Shared { answer, ready, stop: stop.clone(), served: Arc::default() };
-        let accepting = move || accept(&listener, &shared);
-        let thread = thread::Builder::new().name("metrics".into()).spawn(accepting)?;
+        let shared = Shared { answer, ready, stop: stop.clone() };
+        let serving = move || serve(&listener, &shared);
+        let thread = thread::Builder::new().name("metrics".into()).spawn(serving)?;
         Ok(Self { address, stop, thread: Some(thread) })
     }
 
@@ -94,135 +113,152 @@ impl std::fmt::Debug for MetricsServer {
     }
 }
 
-/// One of the places that connections have; free again when dropped, even by a panic.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(served: &Arc<AtomicUsize>) -> Option<Self> {
-        // Taken in one thread only: between the two lines it can but become less.
-        let free = served.load(Ordering::Acquire) < CONNECTIONS_MAX;
-        free.then(|| {
-            served.fetch_add(1, Ordering::AcqRel);
-            Self(served.clone())
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-fn accept(listener: &TcpListener, shared: &Shared) {
+fn serve(listener: &TcpListener, shared: &Shared) {
+    // The oldest first.
+    let mut clients: Vec<Client> = Vec::new();
     while !shared.stop.load(Ordering::Relaxed) {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                let Some(place) = Place::take(&shared.served) else { continue };
-                let shared = shared.clone();
-                let serving = move || {
-                    let _place = place;
-                    // A client that went away or was too slow is nobody to report to.
-                    let _ = serve(stream, &shared);
-                };
-                // Without a thread the connection is closed, as if there were too many.
-                let _ = thread::Builder::new().name("metrics-client".into()).spawn(serving);
+        wait(listener, &clients);
+        // Not as many as come: those who ask are to be answered in between.
+        for _ in 0..CONNECTIONS_MAX {
+            match listener.accept() {
+                Ok((stream, _)) => clients.extend(Client::new(stream)),
+                Err(error) if is_wait(&error) => break,
+                // No more file descriptors, above all.
+                Err(_) => {
+                    clients.drain(..clients.len().min(1));
+                    thread::sleep(Duration::from_millis(TICK_MS.into()));
+                    break;
+                }
             }
-            Err(error) if is_wait(&error) => {}
-            // No more file descriptors, above all: that may pass.
-            Err(_) => thread::sleep(TICK),
         }
+        let now = Instant::now();
+        clients.retain_mut(|client| {
+            // A client that went away is nobody to report to, nor is one that is too slow.
+            client.go_on(shared).is_ok_and(|more| more) && now < client.until
+        });
+        let mut more = clients.iter().filter(|client| client.is_answered()).count();
+        clients.retain(|client| {
+            let goes = client.is_answered() && more > ANSWERS_MAX;
+            more -= usize::from(goes);
+            !goes
+        });
+        let more = clients.len().saturating_sub(CONNECTIONS_MAX);
+        clients.drain(..more);
     }
 }
 
-/// Whether a call ended without a result because its time was over, and may be made again.
+/// Waits until there is something to do, or for a moment.
+fn wait(listener: &TcpListener, clients: &[Client]) {
+    let mut waiting = vec![PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+    for client in clients {
+        let flags = if client.is_answered() { PollFlags::POLLOUT } else { PollFlags::POLLIN };
+        waiting.push(PollFd::new(client.stream.as_fd(), flags));
+    }
+    if poll(&mut waiting, PollTimeout::from(TICK_MS)).is_err() {
+        thread::sleep(Duration::from_millis(TICK_MS.into()));
+    }
+}
+
+/// Whether a call has nothing to say yet, and may be made again.
 fn is_wait(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
-    stream.set_read_timeout(Some(TICK))?;
-    stream.set_write_timeout(Some(TICK))?;
-    let mut client = Client { stream, stop: &shared.stop };
-    let response = match client.head()? {
-        Some(head) => respond(&head, shared),
-        None => Response::refused("431 Request Header Fields Too Large"),
-    };
-    client.send(&response.bytes)?;
-    client.stream.shutdown(Shutdown::Write)?;
-    if response.refused {
-        // Closing while bytes are unread would take the answer away from the other side.
-        client.drain()?;
-    }
-    Ok(())
-}
-
-/// A connection whose every call has a bound.
-struct Client<'a> {
+/// A connection, none of whose calls waits.
+struct Client {
     stream: TcpStream,
-    stop: &'a AtomicBool,
+    state: State,
+    /// When it is closed, whatever it does.
+    until: Instant,
 }
 
-impl Client<'_> {
-    /// The request line and the headers; nothing if they are too long.
-    fn head(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let end = Instant::now() + TIME_MAX;
-        let mut head = Vec::with_capacity(1024);
-        let mut buffer = [0; 1024];
-        loop {
-            let len = self.read(&mut buffer, end)?;
-            if len == 0 {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
-            // The end of the headers may have come in two pieces.
-            let seen = head.len().saturating_sub(3);
-            head.extend_from_slice(&buffer[..len]);
-            match head_end(&head[seen..]).map(|at| seen + at) {
-                Some(at) if at <= HEAD_BYTES_MAX => {
-                    head.truncate(at);
-                    return Ok(Some(head));
+enum State {
+    /// So much has come of the request line and the headers.
+    Asking(Vec<u8>),
+    /// So much of the answer has gone.
+    Answering(Response, usize),
+    /// It was refused, and what it still sends is read, or it would not see the answer.
+    Draining,
+}
+
+impl Client {
+    /// `None` if the connection is gone already.
+    fn new(stream: TcpStream) -> Option<Self> {
+        stream.set_nonblocking(true).ok()?;
+        let state = State::Asking(Vec::new());
+        Some(Self { stream, state, until: Instant::now() + TIME_MAX })
+    }
+
+    /// Whether an answer is on its way to it.
+    fn is_answered(&self) -> bool {
+        matches!(self.state, State::Answering(..))
+    }
+
+    /// Does what can be done without waiting; whether there is more to do.
+    fn go_on(&mut self, shared: &Shared) -> io::Result<bool> {
+        if let State::Asking(head) = &mut self.state {
+            let Some(asked) = read_head(&mut self.stream, head)? else { return Ok(true) };
+            // A page that cannot be made is no reason not to serve the others.
+            let made = catch_unwind(AssertUnwindSafe(|| match asked {
+                Asked::Whole => respond(head, shared),
+                Asked::TooMuch => Response::refused("431 Request Header Fields Too Large"),
+            }));
+            let Ok(response) = made else { return Ok(false) };
+            self.until = Instant::now() + TIME_MAX;
+            self.state = State::Answering(response, 0);
+        }
+        if let State::Answering(response, sent) = &mut self.state {
+            while *sent < response.bytes.len() {
+                match self.stream.write(&response.bytes[*sent..]) {
+                    Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                    Ok(len) => *sent += len,
+                    Err(error) if is_wait(&error) => return Ok(true),
+                    Err(error) => return Err(error),
                 }
-                None if head.len() <= HEAD_BYTES_MAX => {}
-                _ => return Ok(None),
             }
+            self.stream.shutdown(Shutdown::Write)?;
+            if !response.refused {
+                return Ok(false);
+            }
+            self.until = Instant::now() + DRAIN_MAX;
+            self.state = State::Draining;
+        }
+        // A piece at a time: others wait.
+        match self.stream.read(&mut [0; 16 << 10]) {
+            Ok(len) => Ok(len > 0),
+            Err(error) if is_wait(&error) => Ok(true),
+            Err(error) => Err(error),
         }
     }
+}
 
-    fn read(&mut self, buffer: &mut [u8], end: Instant) -> io::Result<usize> {
-        loop {
-            self.check(end)?;
-            match self.stream.read(buffer) {
-                Err(error) if is_wait(&error) => {}
-                result => return result,
+/// How a request is.
+enum Asked {
+    Whole,
+    TooMuch,
+}
+
+/// Reads on in a request line and headers; `None` if there is more to come.
+fn read_head(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<Option<Asked>> {
+    let mut buffer = [0; 1024];
+    loop {
+        let len = match stream.read(&mut buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(len) => len,
+            Err(error) if is_wait(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // The end of the headers may have come in two pieces.
+        let seen = head.len().saturating_sub(3);
+        head.extend_from_slice(&buffer[..len]);
+        match head_end(&head[seen..]).map(|at| seen + at) {
+            Some(at) if at <= HEAD_BYTES_MAX => {
+                head.truncate(at);
+                return Ok(Some(Asked::Whole));
             }
+            None if head.len() <= HEAD_BYTES_MAX => {}
+            _ => return Ok(Some(Asked::TooMuch)),
         }
-    }
-
-    fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        let end = Instant::now() + TIME_MAX;
-        while !bytes.is_empty() {
-            self.check(end)?;
-            match self.stream.write(bytes) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(len) => bytes = &bytes[len..],
-                Err(error) if is_wait(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads what is still to come, for a moment.
-    fn drain(&mut self) -> io::Result<()> {
-        let end = Instant::now() + DRAIN_MAX;
-        let mut buffer = [0; 4096];
-        while self.read(&mut buffer, end)? > 0 {}
-        Ok(())
-    }
-
-    fn check(&self, end: Instant) -> io::Result<()> {
-        let over = self.stop.load(Ordering::Relaxed) || Instant::now() >= end;
-        if over { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 }
 

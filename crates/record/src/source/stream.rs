@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 use std::io::{self, Read};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -28,8 +28,13 @@ const RECONNECT_LAST: Duration = Duration::from_secs(60);
 pub(super) type Connection = TcpStream;
 
 pub(super) fn connect(address: &str) -> io::Result<Connection> {
+    connect_to(address.to_socket_addrs()?)
+}
+
+/// Connects to the first of some addresses that answers.
+fn connect_to(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<Connection> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no such address");
-    for address in address.to_socket_addrs()? {
+    for address in addresses {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(stream) => {
                 // A server that loses power says nothing: after a minute it is known to be gone.
@@ -65,6 +70,8 @@ pub(super) fn run(
         return;
     };
     let mut connection = connection;
+    // In the sandbox names cannot be looked up again.
+    let known = connection.as_ref().and_then(|stream| stream.peer_addr().ok());
     let mut pause = RECONNECT_FIRST;
     while !stop.load(Ordering::Relaxed) {
         if let Some(stream) = connection.take() {
@@ -88,7 +95,7 @@ pub(super) fn run(
         while Instant::now() < until && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(20));
         }
-        connection = connect(address).ok();
+        connection = connect(address).or_else(|_| connect_to(known)).ok();
         if connection.is_some() {
             feeder.counters.reopened.fetch_add(1, Ordering::Relaxed);
             trouble(format!("{name}: connected again"));

@@ -38,6 +38,7 @@ struct Config {
     metrics: Option<String>,
     device: Option<String>,
     threads: Option<usize>,
+    sandbox: Option<bool>,
 }
 
 /// A text, or a list of them.
@@ -78,6 +79,7 @@ pub(super) struct Settings {
     pub(super) user: Option<Account>,
     pub(super) metrics: Option<SocketAddr>,
     pub(super) device: DeviceArg,
+    pub(super) sandbox: bool,
     duration: Option<Duration>,
 }
 
@@ -133,8 +135,23 @@ impl Settings {
             user: user.as_deref().map(super::account).transpose()?,
             metrics: metrics.transpose()?,
             device: device.context("--device")?,
+            sandbox: !args.no_sandbox && file.sandbox.unwrap_or(true),
             duration: duration.transpose().context("--duration")?,
         })
+    }
+
+    /// Whether it records from an interface.
+    pub(super) fn has_interface(&self) -> bool {
+        self.sources.iter().any(|name| matches!(name, SourceName::Interface(_)))
+    }
+
+    /// Ports of the servers that it records from.
+    pub(super) fn ports(&self) -> Vec<u16> {
+        let port = |name: &SourceName| match name {
+            SourceName::Tcp(address) => address.rsplit_once(':')?.1.parse().ok(),
+            _ => None,
+        };
+        self.sources.iter().filter_map(port).collect()
     }
 
     /// Whether it has taken as long as was asked for.

@@ -1,0 +1,233 @@
+//! The system calls that a recorder needs.
+
+use std::collections::BTreeMap;
+
+use nix::libc::{self, c_long};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter_all_threads,
+};
+
+use super::Needs;
+
+/// Calls that are allowed whatever their arguments are.
+const PLAIN: &[c_long] = &[
+    // Files. Which ones is for landlock to say.
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_pwritev2,
+    libc::SYS_lseek,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_statfs,
+    libc::SYS_fstatfs,
+    libc::SYS_getdents64,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_getcwd,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    libc::SYS_fadvise64,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_sync_file_range,
+    libc::SYS_flock,
+    libc::SYS_fcntl,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_fchmod,
+    libc::SYS_mkdirat,
+    libc::SYS_unlinkat,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_umask,
+    // Memory.
+    libc::SYS_brk,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    // Threads, and waiting for each other.
+    libc::SYS_futex,
+    libc::SYS_set_robust_list,
+    libc::SYS_get_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_getpriority,
+    libc::SYS_setpriority,
+    libc::SYS_gettid,
+    libc::SYS_membarrier,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_restart_syscall,
+    // Signals to this process.
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sigaltstack,
+    // Clocks.
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    // Sockets that are open.
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_accept4,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    // Who we are, and what the machine is.
+    libc::SYS_getpid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_uname,
+    libc::SYS_sysinfo,
+    libc::SYS_getrandom,
+];
+
+/// Older names of some of these, which newer machines do not have.
+#[cfg(target_arch = "x86_64")]
+const OLDER: &[c_long] = &[
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_readlink,
+    libc::SYS_mkdir,
+    libc::SYS_unlink,
+    libc::SYS_rmdir,
+    libc::SYS_rename,
+    libc::SYS_dup2,
+    libc::SYS_poll,
+    libc::SYS_select,
+    libc::SYS_epoll_create,
+    libc::SYS_epoll_wait,
+    libc::SYS_accept,
+    libc::SYS_time,
+    libc::SYS_arch_prctl,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER: &[c_long] = &[];
+
+/// What `ioctl` may be asked: sizes of terminals, and whether a file blocks.
+const IOCTLS: [u64; 5] =
+    [libc::TCGETS, libc::TIOCGWINSZ, libc::FIONBIO, libc::FIONREAD, libc::FIOCLEX];
+/// And of interfaces: all that has this in its second byte.
+const OF_INTERFACES: u64 = 0x8900;
+const SECOND_BYTE: u64 = 0xFF00;
+
+/// As the kernel has it; libc does not know it everywhere.
+const PR_GET_AUXV: u64 = 0x4155_5856;
+
+/// A rule of which all conditions have to hold: the number of an argument, how it is compared, and
+/// with what.
+fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, seccompiler::BackendError> {
+    let each = |(number, op, value): &(u8, SeccompCmpOp, u64)| {
+        SeccompCondition::new(*number, SeccompCmpArgLen::Dword, op.clone(), *value)
+    };
+    SeccompRule::new(conditions.iter().map(each).collect::<Result<_, _>>()?)
+}
+
+fn flag(value: i32) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+fn rules(needs: &Needs) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+    use SeccompCmpOp::{Eq, MaskedEq};
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        PLAIN.iter().chain(OLDER).map(|&call| (call, Vec::new())).collect();
+    // No memory that is to be run.
+    let execute = flag(libc::PROT_EXEC);
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        rules.insert(call, vec![rule(&[(2, MaskedEq(execute), 0)])?]);
+    }
+    // Threads, no processes. The newer call hides what it is asked for behind a pointer; without
+    // it libraries use the older one.
+    let thread = flag(libc::CLONE_THREAD);
+    rules.insert(libc::SYS_clone, vec![rule(&[(0, MaskedEq(thread), thread)])?]);
+    // Limits are read, not set.
+    rules.insert(libc::SYS_prlimit64, vec![rule(&[(2, Eq, 0)])?]);
+    // Threads have names, and libraries ask what the kernel said at the start.
+    let prctls = [rule(&[(0, Eq, flag(libc::PR_SET_NAME))])?, rule(&[(0, Eq, PR_GET_AUXV)])?];
+    rules.insert(libc::SYS_prctl, prctls.into());
+    // A process that gives up ends itself.
+    let own = u64::from(std::process::id());
+    for call in [libc::SYS_kill, libc::SYS_tgkill] {
+        rules.insert(call, vec![rule(&[(0, Eq, own)])?]);
+    }
+    let mut ioctls = Vec::new();
+    for request in IOCTLS {
+        ioctls.push(rule(&[(1, Eq, request)])?);
+    }
+    let mut families = Vec::new();
+    if std::env::var_os("NOTIFY_SOCKET").is_some() {
+        // systemd is told when it ends.
+        families.push(libc::AF_UNIX);
+    }
+    if needs.interfaces {
+        families.extend([libc::AF_PACKET, libc::AF_NETLINK]);
+        ioctls.push(rule(&[(1, MaskedEq(SECOND_BYTE), OF_INTERFACES)])?);
+        rules.insert(libc::SYS_bind, Vec::new());
+    }
+    let mut sockets = Vec::new();
+    for family in families {
+        sockets.push(rule(&[(0, Eq, flag(family))])?);
+    }
+    if !needs.ports.is_empty() {
+        // Which ports is for landlock to say.
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            let stream = MaskedEq(0xF);
+            sockets.push(rule(&[(0, Eq, flag(family)), (1, stream, flag(libc::SOCK_STREAM))])?);
+        }
+        rules.insert(libc::SYS_connect, Vec::new());
+    }
+    // A call without a rule would be allowed whatever it asks for.
+    if !sockets.is_empty() {
+        rules.insert(libc::SYS_socket, sockets);
+    }
+    rules.insert(libc::SYS_ioctl, ioctls);
+    Ok(rules)
+}
+
+/// Allows what is needed and nothing else; how many calls that are, or why it is not so.
+pub(super) fn restrict(needs: &Needs) -> Result<usize, String> {
+    let Ok(machine) = TargetArch::try_from(std::env::consts::ARCH) else {
+        return Err(format!("there is none for {}", std::env::consts::ARCH));
+    };
+    let rules = rules(needs).map_err(|error| error.to_string())?;
+    let count = rules.len();
+    let refuse = SeccompAction::Errno(u32::try_from(libc::ENOSYS).unwrap_or(1));
+    let filter = SeccompFilter::new(rules, refuse, SeccompAction::Allow, machine);
+    let program: Result<BpfProgram, _> = filter.and_then(TryInto::try_into);
+    let program = program.map_err(|error| error.to_string())?;
+    apply_filter_all_threads(&program).map_err(|error| error.to_string())?;
+    Ok(count)
+}
