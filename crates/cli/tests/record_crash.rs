@@ -73,6 +73,14 @@ impl Place {
             .unwrap()
     }
 
+    /// How many packets `info` says were recorded, in all runs.
+    fn recorded(&self) -> u64 {
+        let output = self.command(&["info"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let row = text.lines().find_map(|row| row.strip_prefix("recorded "));
+        row.map_or(0, |row| row.split_whitespace().next().unwrap().parse().unwrap())
+    }
+
     fn record(&self, options: &[&str]) -> Child {
         let mut command = self.command(&["record", "-i", "-"]);
         command.args(options).stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -254,13 +262,14 @@ fn killed_at_any_moment_it_has_what_it_had() {
         // Nothing has to be started for what is there to be found.
         let found = place.count();
         assert!(found >= safe + synced, "round {round}: {found} of {safe} and {synced}");
+        assert_eq!(place.recorded(), found, "round {round}");
 
         // The next start puts all right, and has nothing to record itself.
         let mut child = place.record(&["--rotate", rotation, "--limit", "100%"]);
         Feed::start(&mut child, next, 0, Duration::ZERO).end();
         wait(&mut child);
         assert_eq!(left_behind(&place.archive()), [""; 0], "round {round}");
-        assert_eq!(place.count(), found, "round {round}");
+        assert_eq!((place.count(), place.recorded()), (found, found), "round {round}");
         safe = found;
         // All of it is looked at now and then, and at the end.
         if round % 10 == 3 || round + 1 == kills {

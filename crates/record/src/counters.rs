@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::status::Counted;
+
 /// Of a source: an interface or a stream.
 #[derive(Debug, Default)]
 pub(crate) struct SourceCounters {
@@ -102,6 +104,8 @@ pub(crate) struct Counters {
     /// Packets in the files, and their bytes on the wire.
     pub(crate) packets: AtomicU64,
     pub(crate) wire_bytes: AtomicU64,
+    /// What of the last recording is in these two; held by whoever changes or reads all three.
+    pub(crate) counted: Mutex<Counted>,
     /// Bytes of the files.
     pub(crate) bytes: AtomicU64,
     /// The time of the last packet.

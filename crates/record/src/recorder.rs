@@ -19,7 +19,7 @@ use crate::keeper::Keeper;
 use crate::metrics::Histogram;
 use crate::queue::{Feeder, Interfaces};
 use crate::source::Source;
-use crate::status::{Losses, RunLock, SourceStatus, Status, Totals};
+use crate::status::{Counted, Losses, RunLock, SourceStatus, Status, Totals};
 use crate::units::{Retention, Rotation};
 use crate::writer::{Current, Writer};
 use crate::{indexer, sealer};
@@ -180,6 +180,11 @@ pub(crate) fn now_ns() -> u64 {
 impl<'a> Shared<'a> {
     pub(crate) fn keeper(&self) -> MutexGuard<'_, Keeper<'a>> {
         lock(&self.keeper)
+    }
+
+    /// All recordings until this one are counted, by those who have written them.
+    fn counted_until(&self, number: u64) {
+        *lock(&self.counters.counted) = Counted::all_of(number);
     }
 
     /// Removes what is too old.
@@ -389,6 +394,9 @@ impl<'a> Recorder<'a> {
         for error in &unsealed {
             shared.complain("", error);
         }
+        let before = Status::read(archive).map(|status| status.total_stored(archive));
+        let last = archive.recordings()?.iter().filter_map(Recording::number).max();
+        shared.counted_until(last.unwrap_or(0));
         let with_counters = |source: Source| {
             let counters = SourceCounters::new(&source.name().to_string());
             (source, Arc::new(counters))
@@ -398,7 +406,7 @@ impl<'a> Recorder<'a> {
             options,
             sources: sources.into_iter().map(with_counters).collect(),
             recovered,
-            before: Status::read(archive).map(|status| status.total).unwrap_or_default(),
+            before: before.unwrap_or_default(),
             started_ns: now_ns(),
             _lock: lock,
         })
@@ -445,6 +453,10 @@ impl<'a> Recorder<'a> {
             last: None,
             ended: false,
         };
+        // Whoever is killed before the first second is over has said where it began.
+        if let Err(error) = teller.status().write(shared.archive) {
+            shared.complain("the status cannot be written: ", &error);
+        }
         // What is too old goes for that, before there is need of its room.
         shared.expire();
         let over = &AtomicBool::new(false);
@@ -577,9 +589,13 @@ impl Teller<'_, '_> {
         let (index_uses, age_paused) = (keeper.index_uses(), keeper.is_age_paused());
         drop(keeper);
         let space = space.unwrap_or_default();
+        let counted = lock(&counters.counted);
+        let (packets, wire_bytes) = (get(&counters.packets), get(&counters.wire_bytes));
+        let of_last = *counted;
+        drop(counted);
         let run = Totals {
-            packets: get(&counters.packets),
-            wire_bytes: get(&counters.wire_bytes),
+            packets,
+            wire_bytes,
             lost,
             removed_segments: removed.segments.iter().sum(),
             removed_packets: removed.packets,
@@ -628,6 +644,7 @@ impl Teller<'_, '_> {
             removed_by: removed.segments,
             run,
             total: self.before.add(&run),
+            counted: Some(of_last),
             sources,
         }
     }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tapdex_engine::archive::Archive;
+use tapdex_engine::archive::{Archive, Recording};
 use tapdex_engine::beneath::{Rights, open_own, read_text};
+use tapdex_engine::capture::CaptureReader;
 
 use crate::keeper::REASONS;
 use crate::metrics::{Exposition, Histogram};
@@ -15,6 +16,8 @@ const STATUS_NAME: &str = "recording.toml";
 /// Bytes that it has at most.
 const STATUS_LEN_MAX: u64 = 1 << 20;
 const LOCK_NAME: &str = ".recording.lock";
+/// More than there can be, and the greatest number that TOML has.
+const MOST: u64 = i64::MAX.unsigned_abs();
 const LOCK_TRIES: u32 = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -117,6 +120,33 @@ impl Totals {
     }
 }
 
+/// How much of the last recording is in the counts, for whoever finds more in it after a kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counted {
+    /// The number of the recording. All that have smaller ones are counted.
+    pub number: u64,
+    /// Packets of it that are counted.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub wire_bytes: u64,
+}
+
+impl Counted {
+    /// All of a recording, and of those before it.
+    pub(crate) fn all_of(number: u64) -> Self {
+        Self { number, packets: MOST, wire_bytes: MOST }
+    }
+
+    /// More packets of a recording.
+    pub(crate) fn add(&mut self, number: u64, packets: u64, wire_bytes: u64) {
+        if self.number != number {
+            *self = Self { number, packets: 0, wire_bytes: 0 };
+        }
+        self.packets = self.packets.saturating_add(packets);
+        self.wire_bytes = self.wire_bytes.saturating_add(wire_bytes);
+    }
+}
+
 /// Bytes of indexes that are for a field, in a codec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexUse {
@@ -191,6 +221,8 @@ pub struct Status {
     pub run: Totals,
     /// What was recorded in all runs.
     pub total: Totals,
+    /// What of it is counted in these; not known of old recorders.
+    pub counted: Option<Counted>,
     /// The sources.
     pub sources: Vec<SourceStatus>,
 }
@@ -205,6 +237,27 @@ impl Status {
     pub fn read(archive: &Archive) -> Option<Self> {
         let file = open_own(&Self::path(archive)).ok()?;
         toml::from_str(&read_text(file, STATUS_LEN_MAX).ok()?).ok()
+    }
+
+    /// What was recorded in all runs. A recorder that was killed has not counted its last packets:
+    /// those that it has stored are counted here. For a recorder that does not run any more.
+    pub fn total_stored(&self, archive: &Archive) -> Totals {
+        let mut total = self.total;
+        let Some(counted) = self.counted.filter(|_| !self.ended) else { return total };
+        for recording in archive.recordings().unwrap_or_default() {
+            let is_last = recording.number() == Some(counted.number);
+            if !is_last && recording.number().is_none_or(|number| number < counted.number) {
+                continue;
+            }
+            let known = if is_last { counted } else { Counted::default() };
+            let (packets, wire_bytes) = stored(&recording);
+            if known.packets < MOST {
+                // After a loss of power there may be less.
+                total.packets = total.packets.saturating_sub(known.packets) + packets;
+                total.wire_bytes = total.wire_bytes.saturating_sub(known.wire_bytes) + wire_bytes;
+            }
+        }
+        total
     }
 
     /// Whether a recorder runs on the archive.
@@ -409,6 +462,19 @@ impl Status {
     }
 }
 
+/// Whole packets of a recording, and their bytes on the wire.
+fn stored(recording: &Recording) -> (u64, u64) {
+    let reader = recording.open().ok().and_then(|file| CaptureReader::open(file).ok());
+    let (mut packets, mut wire_bytes) = (0, 0);
+    if let Some(mut reader) = reader {
+        while let Ok(Some(record)) = reader.next() {
+            packets += 1;
+            wire_bytes += u64::from(record.wire_len);
+        }
+    }
+    (packets, wire_bytes)
+}
+
 /// Held by a recorder as long as it runs.
 #[derive(Debug)]
 pub(crate) struct RunLock(#[allow(dead_code, reason = "held, not used")] std::fs::File);
@@ -426,5 +492,78 @@ impl RunLock {
             }
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapdex_engine::capture::{Interface, blocks};
+
+    use super::*;
+    use crate::source::numbered_frame;
+
+    /// The bytes of a recording.
+    fn bytes(packets: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        blocks::section(&mut bytes, "");
+        blocks::interface(&mut bytes, &Interface::new(1, 1_000_000_000), "");
+        for n in 0..packets {
+            blocks::packet(&mut bytes, 0, 1_000 + n, 90, &numbered_frame(n, 80));
+        }
+        bytes
+    }
+
+    /// What is said of three recordings, the last of which is cut off in a packet.
+    fn total(ended: bool, counted: Option<Counted>) -> (u64, u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+        for (number, packets) in [(1, 100), (2, 60), (3, 31)] {
+            let recording = archive.new_recording(0, number - 1).unwrap();
+            assert_eq!(recording.number(), Some(number));
+            let mut bytes = bytes(packets);
+            let path = match number {
+                3 => recording.unfinished_path(),
+                _ => recording.sealed_path(),
+            };
+            bytes.truncate(bytes.len() - usize::from(number == 3));
+            std::fs::write(path, bytes).unwrap();
+        }
+        let total = Totals { packets: 140, wire_bytes: 140 * 90, ..Totals::default() };
+        let status = Status { ended, counted, total, ..Status::default() };
+        let found = status.total_stored(&archive);
+        (found.packets, found.wire_bytes)
+    }
+
+    #[test]
+    fn what_was_stored_after_the_last_count_counts() {
+        // All of the first and 40 of the second were counted.
+        let counted = Counted { number: 2, packets: 40, wire_bytes: 40 * 90 };
+        assert_eq!(total(false, Some(counted)), (190, 190 * 90));
+        assert_eq!(total(true, Some(counted)), (140, 140 * 90), "it has counted all");
+        assert_eq!(total(false, None), (140, 140 * 90), "nobody knows");
+        let more = Counted { number: 3, packets: 40, wire_bytes: 40 * 90 };
+        assert_eq!(total(false, Some(more)), (130, 130 * 90), "ten were lost with the power");
+        assert_eq!(total(false, Some(Counted::all_of(2))), (170, 170 * 90));
+        assert_eq!(total(false, Some(Counted::all_of(3))), (140, 140 * 90));
+        assert_eq!(total(false, Some(Counted::all_of(9))), (140, 140 * 90));
+    }
+
+    #[test]
+    fn counts_can_be_written_down() {
+        for number in [0, 7] {
+            let status = Status { counted: Some(Counted::all_of(number)), ..Status::default() };
+            let text = toml::to_string(&status).unwrap();
+            assert_eq!(toml::from_str::<Status>(&text).unwrap(), status);
+        }
+    }
+
+    #[test]
+    fn a_recording_begins_its_own_count() {
+        let mut counted = Counted::all_of(4);
+        counted.add(5, 10, 100);
+        counted.add(5, 1, 60);
+        assert_eq!(counted, Counted { number: 5, packets: 11, wire_bytes: 160 });
+        counted.add(6, 2, 120);
+        assert_eq!(counted, Counted { number: 6, packets: 2, wire_bytes: 120 });
     }
 }

@@ -250,8 +250,11 @@ impl<'s, 'a> Writer<'s, 'a> {
             let open = self.open.as_ref();
             counters.open_bytes.store(open.map_or(0, Open::bytes), Ordering::Relaxed);
             counters.open_time_min.store(open.map_or(0, |o| o.time_min), Ordering::Relaxed);
+            let mut counted = counters.counted.lock().unwrap_or_else(PoisonError::into_inner);
+            counted.add(self.last_number, block.packets, block.wire_bytes);
             counters.packets.fetch_add(block.packets, Ordering::Relaxed);
             counters.wire_bytes.fetch_add(block.wire_bytes, Ordering::Relaxed);
+            drop(counted);
             counters.last_packet_ns.fetch_max(block.time_max, Ordering::Relaxed);
         } else {
             let (counters, packets) = (&block.counters, block.packets);

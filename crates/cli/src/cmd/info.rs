@@ -107,7 +107,7 @@ impl Info {
             flows: sum(&|s| s.note().flows),
             index_bytes: sum(&|s| if s.is_draft() { 0 } else { s.index().len_bytes() }),
             unindexed: sum(&|s| if s.is_draft() { s.note().records } else { 0 }),
-            recorder: Status::read(archive).map(|status| (status, Status::is_running(archive))),
+            recorder: Status::read(archive).map(|status| recorder(archive, status)),
             window,
             gaps,
             fields: Vec::new(),
@@ -276,6 +276,16 @@ fn write_tables(
         table::write(out, &headings, rows).context(CANNOT_WRITE)?;
     }
     Ok(())
+}
+
+/// What a recorder says of itself, and whether it runs.
+fn recorder(archive: &Archive, mut status: Status) -> (Status, bool) {
+    let running = Status::is_running(archive);
+    if !running {
+        // One that was killed could not count its last packets.
+        status.total = status.total_stored(archive);
+    }
+    (status, running)
 }
 
 /// What a recorder says of itself.

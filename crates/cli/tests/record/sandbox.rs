@@ -86,7 +86,7 @@ fn of_threads(recorder: &Recorder, name: &str) -> Vec<String> {
 fn every_thread_is_confined() {
     let Some(wire) = Wire::new() else { return };
     wire.sh("tapdex gen -c 3000 --mean-len 200 -w sent.pcap");
-    let mut recorder = wire.record("-i v1 --rotate 1000packets --metrics 127.0.0.1:0");
+    let recorder = wire.record("-i v1 --rotate 1000packets --metrics 127.0.0.1:0");
     let sent = wire.send("--file sent.pcap --pps 10000").packets;
     wire.settles(sent);
     let all = |name: &str, value: &str| {
