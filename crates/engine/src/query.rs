@@ -8,6 +8,7 @@ mod counts;
 mod deep;
 mod fields;
 mod follow;
+mod lists;
 mod ordered;
 mod plan;
 mod search;

@@ -29,6 +29,7 @@
 //! - Filters are compiled as `tcpdump -r` compiles them: for a file, optimised, and with 0 for the
 //!   netmask, so that `ip broadcast` means the addresses 0.0.0.0 and 255.255.255.255.
 
+mod lists;
 mod proof;
 
 use super::deep::on_large_stack;
@@ -66,6 +67,8 @@ pub enum BpfError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     steps: Vec<Step>,
+    /// Numbers that are asked for at once, ascending.
+    sets: Vec<Box<[u32]>>,
 }
 
 /// An instruction, with its jumps as places in the program.
@@ -103,7 +106,7 @@ enum Alu {
 }
 
 /// What a jump asks of the accumulator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Ask {
     Eq,
     Gt,
@@ -111,7 +114,7 @@ enum Ask {
     Set,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Code {
     LoadAt(Size),
     /// The same, and then [`Ask::Eq`]: two steps of most programs in one.
@@ -132,6 +135,8 @@ enum Code {
     Jump,
     AskNumber(Ask),
     AskX(Ask),
+    /// Whether the accumulator is in a set.
+    AskSet,
     Return,
     ReturnA,
     AToX,
@@ -166,55 +171,27 @@ impl Program {
         swapped: bool,
         optimize: bool,
     ) -> Result<Self, BpfError> {
-        let refused =
-            |error: pcap::Error| BpfError::Refused { link, message: libpcap_message(error) };
-        let file = savefile(link, swapped)?.map_err(refused)?;
-        let lines = move || -> Result<Vec<String>, pcap::Error> {
-            let compiled = file.compile(text, optimize)?;
-            Ok(compiled.get_instructions().iter().map(ToString::to_string).collect())
-        };
-        // It calls itself for each condition that follows another.
-        let lines = match text.len() {
-            ..SHORT_LEN => lines(),
-            _ => on_large_stack(lines)?,
-        };
-        match lines {
-            Ok(lines) => Self::from_lines(&lines),
-            Err(pcap::Error::PcapError(message)) if message == REJECTS_ALL => {
-                Ok(Self { steps: vec![Step { code: Code::Return, yes: 0, no: 0, k: 0, equal: 0 }] })
-            }
-            Err(error) => Err(refused(error)),
-        }
+        let steps = Step::compile(text, link, swapped, optimize)?;
+        Ok(Self { steps: joined(steps), sets: Vec::new() })
     }
 
     /// Whether it means what the filter that it was compiled from says, or the optimiser made
-    /// something else of it.
+    /// something else of it. Of a list that was compiled in short that is not told.
     pub(crate) fn compare_with_plain(
         &self,
         text: &str,
         link: LinkType,
         swapped: bool,
     ) -> Result<Sameness, BpfError> {
+        if !self.sets.is_empty() {
+            return Ok(Sameness::Open);
+        }
         Ok(proof::compare(self, &Self::compile_as(text, link, swapped, false)?))
     }
 
-    /// A program from lines of code, both jumps and number, as `tcpdump -ddd` prints them.
-    fn from_lines(lines: &[String]) -> Result<Self, BpfError> {
-        let steps = lines.iter().enumerate().map(|(at, line)| {
-            let step = Step::from_line(at, line, lines.len());
-            step.ok_or_else(|| BpfError::Instruction { at, instruction: line.clone() })
-        });
-        let steps = steps.collect::<Result<Vec<_>, _>>()?;
-        // Nothing runs off the end: the last instruction goes elsewhere.
-        match steps.last() {
-            Some(Step { code: Code::Return | Code::ReturnA | Code::Jump, .. }) => {
-                Ok(Self { steps: joined(steps) })
-            }
-            _ => Err(BpfError::Instruction {
-                at: lines.len(),
-                instruction: "the program has no end".into(),
-            }),
-        }
+    /// Whether no packet can match: libpcap calls it "expression rejects all packets".
+    pub fn rejects_all(&self) -> bool {
+        matches!(self.steps.as_slice(), [Step { code: Code::Return, k: 0, .. }])
     }
 
     /// How many instructions it has.
@@ -271,6 +248,9 @@ impl Program {
                 Code::Jump => at = step.yes as usize,
                 Code::AskNumber(ask) => at = step.next(ask.holds(a, k)),
                 Code::AskX(ask) => at = step.next(ask.holds(a, x)),
+                Code::AskSet => {
+                    at = step.next(self.sets.get(k as usize)?.binary_search(&a).is_ok());
+                }
                 Code::Return => return Some(k),
                 Code::ReturnA => return Some(a),
                 Code::AToX => x = a,
@@ -365,6 +345,51 @@ fn joined(mut steps: Vec<Step>) -> Vec<Step> {
 }
 
 impl Step {
+    /// Has libpcap compile a filter.
+    fn compile(
+        text: &str,
+        link: LinkType,
+        swapped: bool,
+        optimize: bool,
+    ) -> Result<Vec<Self>, BpfError> {
+        let refused =
+            |error: pcap::Error| BpfError::Refused { link, message: libpcap_message(error) };
+        let file = savefile(link, swapped)?.map_err(refused)?;
+        let lines = move || -> Result<Vec<String>, pcap::Error> {
+            let compiled = file.compile(text, optimize)?;
+            Ok(compiled.get_instructions().iter().map(ToString::to_string).collect())
+        };
+        // It calls itself for each condition that follows another.
+        let lines = match text.len() {
+            ..SHORT_LEN => lines(),
+            _ => on_large_stack(lines)?,
+        };
+        match lines {
+            Ok(lines) => Self::from_lines(&lines),
+            Err(pcap::Error::PcapError(message)) if message == REJECTS_ALL => {
+                Ok(vec![Self { code: Code::Return, yes: 0, no: 0, k: 0, equal: 0 }])
+            }
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    /// Instructions from lines of code, both jumps and number, as `tcpdump -ddd` prints them.
+    fn from_lines(lines: &[String]) -> Result<Vec<Self>, BpfError> {
+        let steps = lines.iter().enumerate().map(|(at, line)| {
+            let step = Self::from_line(at, line, lines.len());
+            step.ok_or_else(|| BpfError::Instruction { at, instruction: line.clone() })
+        });
+        let steps = steps.collect::<Result<Vec<_>, _>>()?;
+        // Nothing runs off the end: the last instruction goes elsewhere.
+        match steps.last() {
+            Some(Self { code: Code::Return | Code::ReturnA | Code::Jump, .. }) => Ok(steps),
+            _ => Err(BpfError::Instruction {
+                at: lines.len(),
+                instruction: "the program has no end".into(),
+            }),
+        }
+    }
+
     /// An instruction from its text; `None` if there is no such one, or it leads out of the
     /// program.
     fn from_line(at: usize, line: &str, len: usize) -> Option<Self> {
@@ -497,7 +522,7 @@ mod tests {
 
     fn program(lines: &[&str]) -> Result<Program, BpfError> {
         let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
-        Program::from_lines(&lines)
+        Ok(Program { steps: joined(Step::from_lines(&lines)?), sets: Vec::new() })
     }
 
     /// Runs instructions, and then returns the accumulator.

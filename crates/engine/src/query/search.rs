@@ -110,10 +110,10 @@ impl Query {
         match (&self.filter.expr, self.filter.syntax) {
             (None, _) => Ok(Judge::All),
             (Some(expr), Syntax::Wireshark) => Ok(Judge::Fields(expr)),
-            (Some(_), Syntax::Pcap) => {
+            (Some(expr), Syntax::Pcap) => {
                 let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
                 let program = programs.entry((link, swapped)).or_insert_with(|| {
-                    let program = Program::compile(&self.text, link, swapped);
+                    let program = Program::of(expr, link, swapped);
                     program.map(Arc::new).map_err(|error| error.to_string())
                 });
                 program.clone().map(Judge::Program)

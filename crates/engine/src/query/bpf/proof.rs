@@ -316,7 +316,7 @@ fn next(values: &mut Values, step: &Step, way: &mut Way) -> Next {
         }
         Code::AskX(ask) => return asks(values, ask, way.a, way.x, step),
         Code::Return => return Next::Ends(k != 0),
-        Code::ReturnA => return Next::Unclear,
+        Code::ReturnA | Code::AskSet => return Next::Unclear,
         Code::AToX => way.x = way.a,
         Code::XToA => way.a = way.x,
     }

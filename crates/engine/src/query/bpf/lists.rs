@@ -1,0 +1,792 @@
+//! Programs for long lists: compiled in short, and widened.
+//!
+//! libpcap's optimiser takes minutes for some thousands of addresses, and all it does is to test
+//! one after the other. So a list is compiled with placeholders in it, and the tests for these
+//! become tests for what they stand for. The program is the one that libpcap would have made:
+//!
+//! - Where a condition compares one word, libpcap moves the tests of a word together: all sources
+//!   of a list are compared before a destination is loaded. That is a test for a set, and its
+//!   placeholder is a single condition.
+//! - Where it compares several words (IPv6, MAC), libpcap tests condition by condition. The code
+//!   for a placeholder is repeated for each.
+//!
+//! The optimiser knows that a word which equals one number equals no other. So what a placeholder
+//! stands for must have no word in common with anything else that the filter compares. Values of
+//! several lists are parted by the lists that they are in, with a placeholder for each part, and
+//! what is compared outside of lists stays as it is. Which instructions are those of a placeholder
+//! is seen by compiling twice, with different ones.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::{Ask, BpfError, Code, Program, Step};
+use crate::packet::LinkType;
+use crate::query::filter::{Expr, Term};
+use crate::query::lists::{Shape, Value, Words, listed};
+
+/// Conditions side by side from which on they are a list. libpcap is quick with fewer.
+const LIST_MIN: usize = 64;
+/// Placeholders and values that are kept as they are, in all; with more of them the filter is no
+/// shorter.
+const KEPT_MAX: usize = 256;
+
+/// Lists of a filter.
+struct Lists<'t> {
+    lists: Vec<List<'t>>,
+    least: usize,
+}
+
+/// A list: conditions side by side.
+#[derive(Default)]
+struct List<'t> {
+    /// The conditions of one word, by shape, in the order in which they first occur.
+    sets: Vec<(Shape<'t>, HashSet<u32>)>,
+    /// The shapes of conditions of several words.
+    shapes: Vec<Shape<'t>>,
+    /// The conditions of several words, with their shapes.
+    sequence: Vec<(usize, Words)>,
+}
+
+/// A part of a list of operands.
+enum Piece<'e> {
+    Other(&'e Expr),
+    List(&'e [Expr]),
+}
+
+/// Cuts operands into lists and others.
+fn pieces(parts: &[Expr], or: bool, least: usize) -> Vec<Piece<'_>> {
+    let key = |part| {
+        let value = Value::of(listed(part, or)?)?;
+        Some((value.shape.family(), value.shape.shift))
+    };
+    let mut pieces = Vec::new();
+    let mut rest = parts;
+    while let Some(first) = rest.first() {
+        let own = key(first);
+        let len = match own {
+            None => 0,
+            Some(_) => rest.iter().take_while(|part| key(part) == own).count(),
+        };
+        let (taken, behind) = rest.split_at(len.max(1));
+        match len >= least {
+            true => pieces.push(Piece::List(taken)),
+            false => pieces.extend(taken.iter().map(Piece::Other)),
+        }
+        rest = behind;
+    }
+    pieces
+}
+
+impl<'t> Lists<'t> {
+    /// The lists of an expression.
+    fn of(expr: &'t Expr, least: usize) -> Option<Self> {
+        let mut lists = Self { lists: Vec::new(), least };
+        lists.collect(expr)?;
+        (!lists.lists.is_empty()).then_some(lists)
+    }
+
+    fn collect(&mut self, expr: &'t Expr) -> Option<()> {
+        let (parts, or) = match expr {
+            Expr::Term(_) => return Some(()),
+            Expr::Not(inner) => return self.collect(inner),
+            Expr::And(parts) => (parts, false),
+            Expr::Or(parts) => (parts, true),
+        };
+        for piece in pieces(parts, or, self.least) {
+            match piece {
+                Piece::Other(part) => self.collect(part)?,
+                Piece::List(parts) => {
+                    let values = parts.iter().filter_map(|part| Value::of(listed(part, or)?));
+                    self.lists.push(List::of(values)?);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// The expression with other conditions in the places of the lists.
+    fn short(&self, expr: &Expr, placeholders: &mut dyn Iterator<Item = Vec<String>>) -> Expr {
+        let (parts, or) = match expr {
+            Expr::Term(_) => return expr.clone(),
+            Expr::Not(inner) => return Expr::Not(Box::new(self.short(inner, placeholders))),
+            Expr::And(parts) => (parts, false),
+            Expr::Or(parts) => (parts, true),
+        };
+        let mut short = Vec::new();
+        for piece in pieces(parts, or, self.least) {
+            match piece {
+                Piece::Other(part) => short.push(self.short(part, placeholders)),
+                Piece::List(parts) => {
+                    let first = parts.first().and_then(|part| listed(part, or));
+                    for text in placeholders.next().unwrap_or_default() {
+                        let term = first.map(|first| Term { text, ..first.clone() });
+                        short.extend(term.map(|term| match or {
+                            true => Expr::Term(term),
+                            false => Expr::Not(Box::new(Expr::Term(term))),
+                        }));
+                    }
+                }
+            }
+        }
+        if or { Expr::Or(short) } else { Expr::And(short) }
+    }
+}
+
+impl<'t> List<'t> {
+    fn of(values: impl Iterator<Item = Value<'t>>) -> Option<Self> {
+        let mut list = Self::default();
+        let (mut six_words, mut six_word) = (false, false);
+        let mut seen = HashSet::new();
+        for Value { shape, words } in values {
+            let several = words.as_slice().len() > 1;
+            six_words |= shape.is_six() && several;
+            six_word |= shape.is_six() && !several;
+            if let (false, &[word]) = (several, words.as_slice()) {
+                match list.sets.iter_mut().find(|(other, _)| *other == shape) {
+                    Some((_, set)) => drop(set.insert(word)),
+                    None => list.sets.push((shape, HashSet::from([word]))),
+                }
+                continue;
+            }
+            let at = list.shapes.iter().position(|other| *other == shape);
+            let at = at.unwrap_or_else(|| {
+                list.shapes.push(shape);
+                list.shapes.len() - 1
+            });
+            if seen.insert((at, words.as_slice().to_vec())) {
+                list.sequence.push((at, words));
+            }
+        }
+        // Tests of one word among tests of several are moved in part.
+        if six_words && six_word {
+            return None;
+        }
+        Some(list)
+    }
+
+    /// The shapes of the placeholders of a sequence: its first, one of each shape, its last.
+    fn slots(&self) -> Vec<usize> {
+        let (Some((first, _)), Some((last, _))) = (self.sequence.first(), self.sequence.last())
+        else {
+            return Vec::new();
+        };
+        let mut slots = vec![*first];
+        slots.extend(0..self.shapes.len());
+        slots.push(*last);
+        slots
+    }
+}
+
+/// Words that stand for others.
+#[derive(Default)]
+struct Placeholders {
+    /// The parts of all sets: which sets, as places in lists, and the words.
+    parts: BTreeMap<Vec<(usize, usize)>, Vec<u32>>,
+    /// Words that stay as they are.
+    kept: HashSet<u32>,
+}
+
+/// What an instruction that differs between two compilations tests for.
+#[derive(Clone, Copy)]
+enum Meaning {
+    /// A part of the sets.
+    Part(usize),
+    /// A word of a placeholder of the sequence.
+    Slot(usize, usize),
+}
+
+/// One choice of words for all placeholders.
+struct Choice {
+    /// The text of the filter.
+    text: String,
+    /// What each word means.
+    meanings: HashMap<u32, Meaning>,
+}
+
+/// Numbers without an order, always the same ones.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        u32::try_from(self.0 >> 32).unwrap_or(0)
+    }
+
+    /// A number of the bits of a mask that was not taken, and is no zero.
+    fn fresh(&mut self, mask: u32, taken: &mut HashSet<u32>) -> Option<u32> {
+        const TRIES: usize = 1000;
+        let numbers = (0..TRIES).map(|_| self.next() & mask);
+        let found = { numbers }.find(|number| *number != 0 && !taken.contains(number))?;
+        taken.insert(found);
+        Some(found)
+    }
+}
+
+impl Program {
+    /// Compiles a filter for a kind of link, as [`compile`](Program::compile) does its text. Long
+    /// lists of addresses, networks or ports take no longer than short ones, and the program is
+    /// the same.
+    pub fn of(expr: &Expr, link: LinkType, swapped: bool) -> Result<Self, BpfError> {
+        match Self::widened(expr, LIST_MIN, link, swapped)? {
+            Some(program) => Ok(program),
+            None => Self::compile(&expr.to_string(), link, swapped),
+        }
+    }
+
+    /// A program for a filter with lists; `None` if it has none, or they cannot be compiled in
+    /// short.
+    fn widened(
+        expr: &Expr,
+        least: usize,
+        link: LinkType,
+        swapped: bool,
+    ) -> Result<Option<Self>, BpfError> {
+        let Some(lists) = Lists::of(expr, least) else { return Ok(None) };
+        let mut numbers = Numbers(1);
+        // All that is compared besides, which only the program before it is optimised has.
+        let all = Placeholders::new(&lists, &HashSet::new());
+        let Some(choice) = all.choose(&lists, expr, &mut numbers, &HashSet::new()) else {
+            return Ok(None);
+        };
+        let steps = Step::compile(&choice.text, link, swapped, false)?;
+        let compared = Compared::new(&steps, &choice.meanings);
+        if lists.is_entangled(&compared.as_in_sequence) {
+            return Ok(None);
+        }
+        let besides = compared.besides;
+        let placeholders = Placeholders::new(&lists, &besides);
+        let mut choices = Vec::new();
+        for _ in 0..2 {
+            let Some(choice) = placeholders.choose(&lists, expr, &mut numbers, &besides) else {
+                return Ok(None);
+            };
+            let steps = Step::compile(&choice.text, link, swapped, true)?;
+            choices.push((choice, steps));
+        }
+        let [(first, steps), (second, others)] = choices.as_slice() else { return Ok(None) };
+        let Some(meanings) = meanings(first, steps, second, others) else { return Ok(None) };
+        let sets = placeholders.parts.values().cloned().map(|mut words| {
+            words.sort_unstable();
+            words.into_boxed_slice()
+        });
+        let mut steps = steps.clone();
+        for (step, meaning) in steps.iter_mut().zip(&meanings) {
+            if let Some(Meaning::Part(part)) = meaning {
+                step.code = Code::AskSet;
+                step.k = u32::try_from(*part).unwrap_or(u32::MAX);
+            }
+        }
+        let sets = sets.collect();
+        let sequences = lists.lists.iter().find(|list| !list.sequence.is_empty());
+        let steps = match sequences {
+            None => Some(steps),
+            Some(list) => repeated(steps, &meanings, list),
+        };
+        Ok(steps.map(|steps| Self { steps: super::joined(steps), sets }))
+    }
+}
+
+/// What a program that is not optimised compares with numbers that are no placeholders.
+struct Compared {
+    /// All such numbers.
+    besides: HashSet<u32>,
+    /// Those that may be compared with what a sequence is.
+    as_in_sequence: HashSet<u32>,
+}
+
+impl Compared {
+    fn new(steps: &[Step], meanings: &HashMap<u32, Meaning>) -> Self {
+        // How the accumulator was made that a question is about: by a load from a fixed place and
+        // arithmetic with numbers, or in a way that the optimiser may find another form for.
+        let made = |at: usize| -> Option<Vec<(Code, u32)>> {
+            let before = steps.get(..at)?.iter().rev();
+            let made = before.take_while(|step| !is_jump(step) && step.code != Code::Return);
+            let mut made: Vec<(Code, u32)> = made.map(|step| (step.code, step.k)).collect();
+            made.reverse();
+            let (load, rest) = made.split_first()?;
+            let plain = matches!(load.0, Code::LoadAt(_))
+                && rest.iter().all(|(code, _)| matches!(code, Code::AluNumber(_)));
+            plain.then_some(made)
+        };
+        let asked = steps.iter().enumerate();
+        let asked = asked.filter(|(_, step)| matches!(step.code, Code::AskNumber(_)));
+        let (mut of_sequence, mut others) = (HashSet::new(), Vec::new());
+        for (at, step) in asked {
+            match meanings.get(&step.k) {
+                Some(Meaning::Slot(..)) => drop(of_sequence.insert(made(at))),
+                Some(Meaning::Part(_)) => {}
+                None => others.push((made(at), step.k)),
+            }
+        }
+        let all_plain = !of_sequence.contains(&None);
+        let may_be = |made: &Option<Vec<(Code, u32)>>| {
+            !all_plain || made.is_none() || of_sequence.contains(made)
+        };
+        let as_in_sequence = others.iter().filter(|(made, _)| may_be(made));
+        Self {
+            as_in_sequence: as_in_sequence.map(|(_, word)| *word).collect(),
+            besides: others.iter().map(|(_, word)| *word).collect(),
+        }
+    }
+}
+
+fn is_jump(step: &Step) -> bool {
+    matches!(step.code, Code::Jump | Code::AskNumber(_) | Code::AskX(_) | Code::AskSet)
+}
+
+impl Lists<'_> {
+    /// Whether a sequence has words that are compared elsewhere as well, or there are two.
+    fn is_entangled(&self, besides: &HashSet<u32>) -> bool {
+        let mut sequences =
+            self.lists.iter().enumerate().filter(|(_, list)| !list.sequence.is_empty());
+        let Some((at, list)) = sequences.next() else { return false };
+        let elsewhere = |word: &u32| {
+            let others = self.lists.iter().enumerate().filter(|(other, _)| *other != at);
+            besides.contains(word) || { others }
+                .any(|(_, list)| list.sets.iter().any(|(_, set)| set.contains(word)))
+        };
+        let words = list.sequence.iter().flat_map(|(_, words)| words.as_slice());
+        sequences.next().is_some() || { words }.any(elsewhere)
+    }
+}
+
+impl Placeholders {
+    /// Parts the words of all sets; those that are compared `besides` are kept.
+    fn new(lists: &Lists<'_>, besides: &HashSet<u32>) -> Self {
+        let mut of_word: BTreeMap<u32, Vec<(usize, usize)>> = BTreeMap::new();
+        for (at, list) in lists.lists.iter().enumerate() {
+            for (set, (_, words)) in list.sets.iter().enumerate() {
+                for &word in words {
+                    of_word.entry(word).or_default().push((at, set));
+                }
+            }
+        }
+        let mut this = Self::default();
+        for (word, sets) in of_word {
+            match besides.contains(&word) {
+                true => drop(this.kept.insert(word)),
+                false => this.parts.entry(sets).or_default().push(word),
+            }
+        }
+        this
+    }
+
+    /// Chooses words for placeholders, none of which is `besides`.
+    fn choose(
+        &self,
+        lists: &Lists<'_>,
+        expr: &Expr,
+        numbers: &mut Numbers,
+        besides: &HashSet<u32>,
+    ) -> Option<Choice> {
+        if self.parts.len() + self.kept.len() > KEPT_MAX {
+            return None;
+        }
+        let mut taken: HashSet<u32> = besides.clone();
+        let mut meanings = HashMap::new();
+        let mut chosen = Vec::with_capacity(self.parts.len());
+        for (part, sets) in self.parts.keys().enumerate() {
+            let masks =
+                sets.iter().filter_map(|(list, set)| lists.lists.get(*list)?.sets.get(*set));
+            let masks = masks.flat_map(|(shape, _)| shape.masks.as_slice());
+            let word = numbers.fresh(masks.fold(u32::MAX, |all, mask| all & mask), &mut taken)?;
+            meanings.insert(word, Meaning::Part(part));
+            chosen.push(word);
+        }
+        let mut texts = Vec::with_capacity(lists.lists.len());
+        for (at, list) in lists.lists.iter().enumerate() {
+            let mut conditions = Vec::new();
+            for (set, (shape, words)) in list.sets.iter().enumerate() {
+                let parts = self.parts.keys().zip(&chosen);
+                let parts = parts.filter(|(sets, _)| sets.contains(&(at, set)));
+                let kept = self.kept.iter().filter(|word| words.contains(word));
+                for &word in parts.map(|(_, word)| word).chain(kept) {
+                    conditions.push(shape.with(shape.masks.map(|_| Some(word))?));
+                }
+            }
+            for (slot, shape) in list.slots().into_iter().enumerate() {
+                let shape = list.shapes.get(shape)?;
+                let words = shape.masks.map(|mask| numbers.fresh(mask, &mut taken))?;
+                for (n, word) in words.as_slice().iter().enumerate() {
+                    meanings.insert(*word, Meaning::Slot(slot, n));
+                }
+                conditions.push(shape.with(words));
+            }
+            texts.push(conditions);
+        }
+        let text = lists.short(expr, &mut texts.into_iter()).to_string();
+        Some(Choice { text, meanings })
+    }
+}
+
+/// What each instruction means, of those that depend on placeholders; `None` if the programs are
+/// not alike.
+fn meanings(
+    first: &Choice,
+    steps: &[Step],
+    second: &Choice,
+    others: &[Step],
+) -> Option<Vec<Option<Meaning>>> {
+    if steps.len() != others.len() {
+        return None;
+    }
+    let meaning = |step: &Step, other: &Step| {
+        if (step.code, step.yes, step.no) != (other.code, other.yes, other.no) {
+            return None;
+        }
+        if step.k == other.k {
+            return Some(None);
+        }
+        match (step.code, first.meanings.get(&step.k)?, second.meanings.get(&other.k)?) {
+            (Code::AskNumber(Ask::Eq), Meaning::Part(one), Meaning::Part(two)) if one == two => {
+                Some(Some(Meaning::Part(*one)))
+            }
+            (Code::AskNumber(Ask::Eq), Meaning::Slot(slot, word), Meaning::Slot(same, n))
+                if slot == same && word == n =>
+            {
+                Some(Some(Meaning::Slot(*slot, *word)))
+            }
+            _ => None,
+        }
+    };
+    steps.iter().zip(others).map(|(step, other)| meaning(step, other)).collect()
+}
+
+/// Repeats the code of the placeholders of a sequence for each of its conditions.
+///
+/// The code of a placeholder ends with its last test; the next one's follows. A test that fails
+/// leads to the next condition: where the optimiser had it lead further, it did so because of the
+/// placeholder's words, and what it left out is only asked again.
+fn repeated(steps: Vec<Step>, meanings: &[Option<Meaning>], list: &List<'_>) -> Option<Vec<Step>> {
+    let slots = list.slots();
+    // Where the tests of each slot start and end.
+    let mut runs: Vec<Option<(usize, usize)>> = vec![None; slots.len()];
+    for (at, meaning) in meanings.iter().enumerate() {
+        if let Some(Meaning::Slot(slot, _)) = meaning {
+            let run = runs.get_mut(*slot)?;
+            *run = Some((run.map_or(at, |(start, _)| start), at));
+        }
+    }
+    // Nothing of it is reached, whatever the values are.
+    if runs.iter().all(Option::is_none) {
+        return Some(steps);
+    }
+    let runs: Vec<(usize, usize)> = runs.into_iter().collect::<Option<_>>()?;
+    if !runs.is_sorted_by(|(_, end), (start, _)| end < start) {
+        return None;
+    }
+    let (&(first_start, first_end), &(_, end)) = (runs.first()?, runs.last()?);
+    let start = first_end + 1;
+    // The code of a slot, but of the first: from the end of the one before it.
+    let codes: Vec<std::ops::Range<usize>> =
+        runs.windows(2).filter_map(|pair| Some(pair.first()?.1 + 1..pair.get(1)?.1 + 1)).collect();
+    // Nobody else leads into it, and it leads out by its tests only.
+    for (at, step) in steps.iter().enumerate().filter(|(_, step)| is_jump(step)) {
+        let targets = [step.yes as usize, step.no as usize];
+        let own = codes.iter().find(|code| code.contains(&at));
+        let is_test = matches!(meanings.get(at)?, Some(Meaning::Slot(..)));
+        let is_inside = |target: &usize| own.is_some_and(|code| code.contains(target));
+        let is_fine = match (own, is_test) {
+            (Some(_), false) => targets.iter().all(is_inside),
+            // The way on is mended; a match leads behind all of it.
+            (_, true) => is_inside(&targets[0]) || targets[0] > end || targets[0] < start,
+            (None, false) => {
+                let passes = (first_start..start).contains(&at);
+                targets.iter().all(|t| !(start..=end).contains(t) && !(passes && *t > end))
+            }
+        };
+        if !is_fine {
+            return None;
+        }
+    }
+    let (last, between) = list.sequence.get(1..)?.split_last()?;
+    let (last_code, of_shape) = codes.split_last()?;
+    let mut conditions: Vec<(&std::ops::Range<usize>, Words)> = between
+        .iter()
+        .map(|(shape, words)| Some((of_shape.get(*shape)?, *words)))
+        .collect::<Option<_>>()?;
+    conditions.push((last_code, last.1));
+    let len: usize = conditions.iter().map(|(code, _)| code.len()).sum();
+    let delta = len.checked_sub(end + 1 - start)?;
+    let outside = |target: u32| {
+        let target = target as usize;
+        u32::try_from(if target < start { target } else { target + delta }).ok()
+    };
+    let mut all = Vec::with_capacity(steps.len() + delta);
+    let moved = |step: &Step| -> Option<Step> {
+        match is_jump(step) {
+            true => Some(Step { yes: outside(step.yes)?, no: outside(step.no)?, ..*step }),
+            false => Some(*step),
+        }
+    };
+    let first_words = list.sequence.first()?.1;
+    for (step, meaning) in steps.iter().zip(meanings).take(start) {
+        let mut step_moved = *step;
+        if let Some(Meaning::Slot(_, word)) = meaning {
+            step_moved.k = *first_words.as_slice().get(*word)?;
+            step_moved.yes = outside(step.yes)?;
+            step_moved.no = match (step.no as usize) < start {
+                true => step.no,
+                false => u32::try_from(start).ok()?,
+            };
+            all.push(step_moved);
+        } else {
+            all.push(moved(step)?);
+        }
+    }
+    let last_condition = conditions.len() - 1;
+    for (number, (code, words)) in conditions.into_iter().enumerate() {
+        let base = all.len();
+        let next = u32::try_from(base + code.len()).ok()?;
+        let inner = |target: u32| -> Option<u32> {
+            match code.contains(&(target as usize)) {
+                true => u32::try_from(base + (target as usize - code.start)).ok(),
+                false => outside(target),
+            }
+        };
+        for at in code.clone() {
+            let (step, meaning) = (steps.get(at)?, meanings.get(at)?);
+            let mut copy = *step;
+            if is_jump(step) {
+                (copy.yes, copy.no) = (inner(step.yes)?, inner(step.no)?);
+            }
+            if let Some(Meaning::Slot(_, word)) = meaning {
+                copy.k = *words.as_slice().get(*word)?;
+                if number < last_condition && !code.contains(&(step.no as usize)) {
+                    copy.no = next;
+                }
+            }
+            all.push(copy);
+        }
+    }
+    for step in steps.get(end + 1..)? {
+        all.push(moved(step)?);
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::filter::Filter;
+
+    struct Made {
+        numbers: Numbers,
+        fours: Vec<[u8; 4]>,
+        sixes: Vec<[u8; 16]>,
+        macs: Vec<[u8; 6]>,
+        ports: Vec<u16>,
+    }
+
+    impl Made {
+        fn new(seed: u64, count: usize) -> Self {
+            let mut numbers = Numbers(seed);
+            // Few enough different words that values share some of them.
+            let four = |n: &mut Numbers| (n.next() & 0x0303_07FF | 0x0A00_0000).to_be_bytes();
+            let fours = (0..count).map(|_| four(&mut numbers)).collect();
+            let six = |n: &mut Numbers| {
+                let words = [0x2001_0DB8 + (n.next() & 1), n.next() & 3, 0, n.next() & 0xF00F];
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+                <[u8; 16]>::try_from(bytes).unwrap()
+            };
+            let sixes = (0..count).map(|_| six(&mut numbers)).collect();
+            let mac = |n: &mut Numbers| {
+                let (a, b) = ((n.next() & 0xFF).to_be_bytes(), (n.next() & 3).to_be_bytes());
+                [2, b[3], a[0], a[1], a[2], a[3]]
+            };
+            let macs = (0..count).map(|_| mac(&mut numbers)).collect();
+            let ports = (0..count).map(|_| (numbers.next() & 0x3FF) as u16 + 1).collect();
+            Self { numbers, fours, sixes, macs, ports }
+        }
+
+        fn pick(&mut self, len: usize) -> usize {
+            self.numbers.next() as usize % len
+        }
+
+        /// A frame that has values of the lists in some places, behind a header of Ethernet.
+        fn frame(&mut self) -> Vec<u8> {
+            let mut frame = Vec::new();
+            for _ in 0..2 {
+                let at = self.pick(self.macs.len() * 2);
+                frame.extend(self.macs.get(at).copied().unwrap_or([9; 6]));
+            }
+            if self.pick(4) == 0 {
+                frame.extend([0x81, 0, 0, 5]);
+            }
+            let kind = self.pick(4);
+            let fours: Vec<[u8; 4]> = (0..2)
+                .map(|_| {
+                    let at = self.pick(self.fours.len() * 2);
+                    self.fours.get(at).copied().unwrap_or([11, 1, 1, 1])
+                })
+                .collect();
+            let proto = [6, 17, 132, 1][self.pick(4)];
+            match kind {
+                0 => {
+                    frame.extend([8, 0, 0x45 + (self.pick(2) as u8), 0, 0, 40, 0, 0]);
+                    frame.extend([0, [0, 0, 5][self.pick(3)], 64, proto, 0, 0]);
+                    frame.extend(fours.concat());
+                }
+                1 => {
+                    frame.extend([[8, 6], [0x80, 0x35]][self.pick(2)]);
+                    frame.extend([0, 1, 8, 0, 6, 4, 0, 1, 9, 9, 9, 9, 9, 9]);
+                    frame.extend([&fours[0][..], &[0; 6], &fours[1]].concat());
+                }
+                2 => {
+                    frame.extend([0x86, 0xDD, 0x60, 0, 0, 0, 0, 20, proto, 64]);
+                    for _ in 0..2 {
+                        let at = self.pick(self.sixes.len() * 2);
+                        let none = [0x20, 1, 0xD, 0xB8, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1];
+                        frame.extend(self.sixes.get(at).copied().unwrap_or(none));
+                    }
+                }
+                _ => frame.extend([0x88, 0xCC, 1, 2, 3]),
+            }
+            for _ in 0..2 {
+                let at = self.pick(self.ports.len() * 2);
+                frame.extend(self.ports.get(at).copied().unwrap_or(9999).to_be_bytes());
+            }
+            frame.extend([0; 8]);
+            frame
+        }
+
+        /// A list of conditions.
+        fn list(&mut self, kind: &str) -> Vec<String> {
+            let four = |b: &[u8; 4]| format!("{}.{}.{}.{}", b[0], b[1], b[2], b[3]);
+            let six = |b: &[u8; 16]| std::net::Ipv6Addr::from(*b).to_string();
+            let mac = |b: &[u8; 6]| b.map(|byte| format!("{byte:02x}")).join(":");
+            let (fours, sixes) = (self.fours.clone(), self.sixes.clone());
+            let nets = |fours: &[[u8; 4]]| -> Vec<String> {
+                let net = |[a, b, c, _]: &[u8; 4]| format!("net {a}.{b}.{c}.0/24");
+                fours.iter().map(net).collect()
+            };
+            match kind {
+                "nets" => nets(&fours),
+                "mixed" => {
+                    let mut mixed = Vec::new();
+                    for (n, (v4, v6)) in fours.iter().zip(&sixes).enumerate() {
+                        mixed.push(match n % 5 {
+                            0 | 1 => format!("host {}", four(v4)),
+                            2 => format!("net {}.{}.0.0/16", v4[0], v4[1]),
+                            3 => format!("net {}.{}.{}.0/24", v4[0], v4[1], v4[2]),
+                            _ => format!("host {}", six(v6)),
+                        });
+                    }
+                    mixed
+                }
+                "six nets" => {
+                    let net = |(n, [a, b, c, d, e, f, g, h, ..]): (usize, &[u8; 16])| {
+                        let head = [[*a, *b], [*c, *d], [*e, *f], [*g, *h]];
+                        let head = head.map(|p| format!("{:x}", u16::from_be_bytes(p))).join(":");
+                        format!("net {head}::/{}", if n % 2 == 0 { 64 } else { 80 })
+                    };
+                    sixes.iter().enumerate().map(net).collect()
+                }
+                "six host" | "src six host" | "dst six host" => {
+                    let prefix = kind.replace("six ", "");
+                    sixes.iter().map(|v6| format!("{prefix} {}", six(v6))).collect()
+                }
+                "ether host" | "ether src" => {
+                    self.macs.iter().map(|m| format!("{kind} {}", mac(m))).collect()
+                }
+                port if port.contains("port") => {
+                    self.ports.iter().map(|p| format!("{port} {p}")).collect()
+                }
+                host => fours.iter().map(|v4| format!("{host} {}", four(v4))).collect(),
+            }
+        }
+    }
+
+    /// Compares with what libpcap makes of the whole text, on whole frames and cut ones.
+    fn check(text: &str, made: &mut Made, links: &[LinkType], frames: usize, must: bool) {
+        let filter = Filter::parse(text, 0).unwrap();
+        let expr = filter.expr.unwrap();
+        for &link in links {
+            let widened = Program::widened(&expr, 16, link, false);
+            let Ok(program) = Program::compile(&expr.to_string(), link, false) else {
+                assert!(widened.is_err(), "{link}: {text}");
+                continue;
+            };
+            let Some(widened) = widened.unwrap() else {
+                // Elsewhere libpcap asks for the version of IP again and again.
+                let must = must && link == LinkType::ETHERNET;
+                assert!(!must, "{link}: not compiled in short: {text}");
+                continue;
+            };
+            for _ in 0..frames {
+                let frame = made.frame();
+                let start = if link == LinkType::ETHERNET { 0 } else { 14 };
+                let frame = frame.get(start..).unwrap();
+                for len in 0..=frame.len() {
+                    let (frame, wire_len) = (&frame[..len], frame.len() as u32);
+                    let (ours, theirs) =
+                        (widened.matches(frame, wire_len), program.matches(frame, wire_len));
+                    assert_eq!(ours, theirs, "{link}: {len} bytes of {frame:02x?}: {text}");
+                }
+            }
+        }
+    }
+
+    const LINKS: [LinkType; 3] = [LinkType::ETHERNET, LinkType::RAW, LinkType::NULL];
+
+    #[test]
+    fn lists_have_the_programs_that_libpcap_gives_them() {
+        for (seed, count) in [(1, 20), (2, 45), (3, 90)] {
+            let mut made = Made::new(seed, count);
+            let kinds = [
+                "host",
+                "src host",
+                "dst host",
+                "ip host",
+                "arp host",
+                "nets",
+                "mixed",
+                "port",
+                "tcp port",
+                "udp dst port",
+                "src port",
+                "six host",
+                "src six host",
+                "dst six host",
+                "six nets",
+                "ether host",
+                "ether src",
+            ];
+            for kind in kinds {
+                let list = made.list(kind).join(" or ");
+                for text in [
+                    list.clone(),
+                    format!("not ({list})"),
+                    format!("tcp and ({list})"),
+                    format!("({list}) and not udp"),
+                    format!("len > 40 or {list} or icmp"),
+                    format!("vlan and ({list})"),
+                ] {
+                    check(&text, &mut made, &LINKS, 60, true);
+                }
+                let none = format!("not {}", made.list(kind).join(" and not "));
+                check(&none, &mut made, &LINKS, 60, true);
+            }
+        }
+    }
+
+    #[test]
+    fn lists_beside_what_they_have_in_common_with_others() {
+        let mut made = Made::new(5, 40);
+        let (hosts, ports) = (made.list("src host"), made.list("port"));
+        let (one, two) = (hosts[..30].join(" or "), hosts[10..].join(" or "));
+        let first = &hosts[12];
+        for text in [
+            format!("({one}) and not ({two})"),
+            format!("({first} and tcp) or {one}"),
+            format!("{first} and ({one})"),
+            format!("({one}) and ({})", ports.join(" or ")),
+            format!("({one}) and ({}) and port 80", ports.join(" or ")),
+            format!("ip[12:4] = 0x0a010101 or ({two})"),
+            format!("({}) and ({})", hosts.join(" or "), made.list("dst host").join(" or ")),
+            format!("{} or ip6 net 2001:db8::/32", made.list("six host").join(" or ")),
+            format!("({}) and tcp[13] & 2 = 0", made.list("six host").join(" or ")),
+        ] {
+            check(&text, &mut made, &[LinkType::ETHERNET], 400, false);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Long lists: conditions that ask the same of one value each, such as `host A or host B or ...`.
+//!
+//! What differs between such conditions is a value in their texts. Who has seen one of them knows
+//! what the others ask, so a list is looked up, and compiled, as one condition with many values.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::filter::{Direction, Expr, Shift, Term, Test};
+
+/// Conditions that have to stand side by side to be one list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    /// `host` and `net`. The versions of IP do not get in each other's way: a frame has one.
+    Address,
+    Port,
+    Mac,
+}
+
+/// How a value is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Four,
+    Six,
+    Port,
+    Mac,
+}
+
+/// A condition, cut into what it asks and the value that it asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Value<'t> {
+    pub(super) shape: Shape<'t>,
+    /// The words that libpcap's program compares.
+    pub(super) words: Words,
+}
+
+/// What a condition asks, without its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape<'t> {
+    pub(super) shift: Shift,
+    kind: Kind,
+    /// Its text before and behind the value.
+    before: &'t str,
+    behind: &'t str,
+    /// The bits of each word that count.
+    pub(super) masks: Words,
+}
+
+/// Up to four words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Words {
+    words: [u32; 4],
+    len: usize,
+}
+
+impl Words {
+    fn new(words: &[u32]) -> Self {
+        let mut all = [0; 4];
+        let len = words.len().min(all.len());
+        for (to, from) in all.iter_mut().zip(words) {
+            *to = *from;
+        }
+        Self { words: all, len }
+    }
+
+    pub(super) fn as_slice(&self) -> &[u32] {
+        self.words.get(..self.len).unwrap_or(&[])
+    }
+
+    /// The same number of words, each made from the one that was there.
+    pub(super) fn map(&self, mut make: impl FnMut(u32) -> Option<u32>) -> Option<Self> {
+        let words: Option<Vec<u32>> = self.as_slice().iter().map(|&word| make(word)).collect();
+        Some(Self::new(&words?))
+    }
+}
+
+impl<'t> Value<'t> {
+    /// The value of a term; `None` if it is of no kind that comes in lists.
+    pub(super) fn of(term: &'t Term) -> Option<Self> {
+        let (kind, words, masks) = match &term.test {
+            Test::Host4 { direction, address, mask, .. }
+                if *direction != Direction::Both && *mask != 0 =>
+            {
+                (Kind::Four, Words::new(&[*address]), Words::new(&[*mask]))
+            }
+            Test::Host6 { direction, address, mask } if *direction != Direction::Both => {
+                let mask = words_of(*mask);
+                let count = mask.iter().filter(|&&word| word != 0).count();
+                let mask = mask.get(..count).filter(|mask| !mask.contains(&0))?;
+                if mask.is_empty() {
+                    return None;
+                }
+                (Kind::Six, Words::new(words_of(*address).get(..count)?), Words::new(mask))
+            }
+            Test::Mac { direction, address } if *direction != Direction::Both => {
+                let low = u32::try_from(address & 0xFFFF_FFFF).ok()?;
+                let high = u32::try_from(address >> 32).ok()?;
+                (Kind::Mac, Words::new(&[low, high]), Words::new(&[u32::MAX, 0xFFFF]))
+            }
+            Test::Port { direction, ports, .. }
+                if *direction != Direction::Both && ports.start() == ports.end() =>
+            {
+                (Kind::Port, Words::new(&[(*ports.start()).into()]), Words::new(&[0xFFFF]))
+            }
+            _ => return None,
+        };
+        let shown = kind.show(words);
+        let at = term.text.find(&format!(" {shown}"))? + 1;
+        let (before, rest) = term.text.split_at_checked(at)?;
+        let behind = rest.get(shown.len()..)?;
+        // `portrange 5-5`.
+        if kind == Kind::Port && !behind.is_empty() {
+            return None;
+        }
+        let shape = Shape { shift: term.shift, kind, before, behind, masks };
+        Some(Self { shape, words })
+    }
+}
+
+impl Shape<'_> {
+    pub(super) fn family(&self) -> Family {
+        match self.kind {
+            Kind::Four | Kind::Six => Family::Address,
+            Kind::Port => Family::Port,
+            Kind::Mac => Family::Mac,
+        }
+    }
+
+    /// Whether it is about IPv6 addresses.
+    pub(super) fn is_six(&self) -> bool {
+        self.kind == Kind::Six
+    }
+
+    /// The condition with another value.
+    pub(super) fn with(&self, words: Words) -> String {
+        format!("{}{}{}", self.before, self.kind.show(words), self.behind)
+    }
+}
+
+impl Kind {
+    fn show(self, words: Words) -> String {
+        let [first, second, third, fourth] = words.words;
+        match self {
+            Self::Four => Ipv4Addr::from_bits(first).to_string(),
+            Self::Six => {
+                let join = |sum: u128, word: u32| sum << 32 | u128::from(word);
+                Ipv6Addr::from_bits([first, second, third, fourth].into_iter().fold(0, join))
+                    .to_string()
+            }
+            Self::Port => first.to_string(),
+            Self::Mac => {
+                let address = u64::from(second) << 32 | u64::from(first);
+                let byte = |at: u32| format!("{:02x}", address >> (40 - 8 * at) & 0xFF);
+                (0..6).map(byte).collect::<Vec<_>>().join(":")
+            }
+        }
+    }
+}
+
+/// An IPv6 address as words.
+fn words_of(address: u128) -> [u32; 4] {
+    [96, 64, 32, 0].map(|shift| u32::try_from(address >> shift & 0xFFFF_FFFF).unwrap_or(0))
+}
+
+/// The term of a part of a list: in an `or` a condition, in an `and` one that must not hold.
+pub(super) fn listed(part: &Expr, or: bool) -> Option<&Term> {
+    match (part, or) {
+        (Expr::Term(term), true) => Some(term),
+        (Expr::Not(inner), false) => match &**inner {
+            Expr::Term(term) => Some(term),
+            _ => None,
+        },
+        _ => None,
+    }
+}
