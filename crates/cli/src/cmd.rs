@@ -28,6 +28,7 @@ pub(crate) mod verify;
 
 mod ask;
 mod device;
+mod filter_file;
 mod follow;
 mod interrupt;
 mod missing;

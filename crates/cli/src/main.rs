@@ -101,7 +101,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    let mut input = BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
+    let input = || BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let result = match &cli.command {
         Command::Index(args) => cmd::index::run(args),
@@ -117,8 +117,8 @@ fn main() -> ExitCode {
         Command::Replay(args) => cmd::replay::run(args),
         Command::Gen(args) => cmd::r#gen::run(args, &mut out),
         Command::Demo(args) => cmd::demo::run(args, &mut out),
-        Command::IndexFile(args) => cmd::index_file::run(args, &mut input, &mut out),
-        Command::Codec(args) => cmd::codec::run(args, &mut input, &mut out),
+        Command::IndexFile(args) => cmd::index_file::run(args, &mut input(), &mut out),
+        Command::Codec(args) => cmd::codec::run(args, &mut input(), &mut out),
         Command::Bench(args) => cmd::bench::run(args, &mut out),
         Command::Man(args) => cmd::man::run(args, &mut out),
         Command::Completion(args) => cmd::completion::run(args, &mut out),

@@ -10,6 +10,8 @@ mod counts;
 mod damage;
 #[path = "archive/surroundings.rs"]
 mod surroundings;
+#[path = "archive/filter_files.rs"]
+mod filter_files;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

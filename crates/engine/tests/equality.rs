@@ -21,6 +21,8 @@ mod compare;
 mod frames;
 #[path = "equality/known.rs"]
 mod known;
+#[path = "equality/long_lists.rs"]
+mod long_lists;
 #[path = "equality/made.rs"]
 mod made;
 #[path = "equality/oracle.rs"]

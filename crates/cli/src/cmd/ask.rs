@@ -13,7 +13,7 @@ use tapdex_engine::query::time::parse_time;
 use tapdex_engine::query::{Answer, Query};
 
 use super::missing::{self, AllowArg, Story};
-use super::note;
+use super::{filter_file, note};
 
 /// The archive that commands use unless they are told otherwise.
 pub(crate) const DEFAULT_ARCHIVE: &str = "tapdex-archive";
@@ -63,6 +63,10 @@ pub(crate) struct QuestionArgs {
     /// Language of the filter.
     #[arg(long, value_enum, default_value = "auto")]
     syntax: SyntaxArg,
+    /// Read the filter from a file, or from standard input for -: a filter, or a list of
+    /// addresses, networks and MAC addresses, one a line. With FILTER, both have to hold.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    filter_file: Option<PathBuf>,
     /// What to look for, as tcpdump takes it: 'host 10.1.2.3 and tcp port 443'. Words are joined
     /// by spaces. Without a filter, all packets.
     #[arg(value_name = "FILTER", verbatim_doc_comment)]
@@ -85,15 +89,15 @@ impl QuestionArgs {
     pub(crate) fn query(&self) -> anyhow::Result<Query> {
         let now = now_ns();
         let text = self.text();
-        let filter = match self.syntax {
-            SyntaxArg::Auto => Filter::parse(&text, now),
-            SyntaxArg::Pcap => Filter::parse_as(Syntax::Pcap, &text, now),
-            SyntaxArg::Wireshark => Filter::parse_as(Syntax::Wireshark, &text, now),
+        let syntax = match self.syntax {
+            SyntaxArg::Auto => None,
+            SyntaxArg::Pcap => Some(Syntax::Pcap),
+            SyntaxArg::Wireshark => Some(Syntax::Wireshark),
         };
-        let filter = filter.map_err(|error| {
-            let text = error.render(&text);
-            anyhow::anyhow!(text.strip_prefix("error: ").unwrap_or(&text).to_owned())
-        })?;
+        let filter = match &self.filter_file {
+            Some(path) => filter_file::read(path, &text, syntax, now)?,
+            None => filter_file::parse(&text, syntax, now)?,
+        };
         let time = |name: &str, text: &Option<String>| {
             let parse = |text: &String| {
                 parse_time(text, now, self.utc).with_context(|| format!("{name} '{text}'"))
@@ -156,6 +160,7 @@ impl Answers {
         let mut this = Self { segments: answers, gaps };
         this.fail(unread.into_errors());
         this.check_refused()?;
+        this.note_rejected(query);
         Ok(this)
     }
 
@@ -178,6 +183,14 @@ impl Answers {
             note(&format!("packets of {link} are left out: {message}"));
         }
         Ok(())
+    }
+
+    /// Says that no packet can match, which is an error with tcpdump.
+    fn note_rejected(&self, query: &Query) {
+        let rejects = |(segment, _): &(Segment, Answer)| query.rejects_all(segment);
+        if self.count() == 0 && !self.segments.is_empty() && self.segments.iter().all(rejects) {
+            note("the filter rejects all packets (libpcap: expression rejects all packets)");
+        }
     }
 
     /// Refuses to write over the packets that are asked for.

@@ -158,8 +158,13 @@ impl Explained<'_> {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let text = self.query.text();
-        let text = if text.is_empty() { "(all packets)" } else { text };
+        const TEXT_MAX: usize = 4_000;
+        let mut text: String = self.query.text().chars().take(TEXT_MAX).collect();
+        match self.query.text().len() {
+            0 => text.push_str("(all packets)"),
+            len if len > text.len() => text.push_str(&format!(" ... ({len} bytes)")),
+            _ => {}
+        }
         line(out, format_args!("filter    {text}"))?;
         line(out, format_args!("language  {}", self.language()))?;
         let [from, to] = self.times().map(|time| time.unwrap_or("-".into()));

@@ -182,7 +182,13 @@ fn write(
 
 /// What was asked, for whoever finds the file.
 fn comment(args: &Args, query: &Query) -> String {
-    let text = if query.text().is_empty() { "all packets" } else { query.text() };
+    const TEXT_MAX: usize = 4_000;
+    let mut text: String = query.text().chars().take(TEXT_MAX).collect();
+    match query.text().len() {
+        0 => text.push_str("all packets"),
+        len if len > text.len() => text.push_str(&format!(" ... ({len} bytes)")),
+        _ => {}
+    }
     let mut comment = format!("filter: {text}");
     let (from, to) = query.times();
     if from > 0 {

@@ -12,6 +12,8 @@ use super::filter::{Direction, Expr, Shift, Term, Test};
 pub(super) enum Family {
     /// `host` and `net`. The versions of IP do not get in each other's way: a frame has one.
     Address,
+    /// `net` with an IPv6 prefix of 32 bits at most.
+    Short,
     Port,
     Mac,
 }
@@ -119,15 +121,11 @@ impl<'t> Value<'t> {
 impl Shape<'_> {
     pub(super) fn family(&self) -> Family {
         match self.kind {
+            Kind::Six if self.masks.len == 1 => Family::Short,
             Kind::Four | Kind::Six => Family::Address,
             Kind::Port => Family::Port,
             Kind::Mac => Family::Mac,
         }
-    }
-
-    /// Whether it is about IPv6 addresses.
-    pub(super) fn is_six(&self) -> bool {
-        self.kind == Kind::Six
     }
 
     /// The condition with another value.
@@ -159,6 +157,60 @@ impl Kind {
 /// An IPv6 address as words.
 fn words_of(address: u128) -> [u32; 4] {
     [96, 64, 32, 0].map(|shift| u32::try_from(address >> shift & 0xFFFF_FFFF).unwrap_or(0))
+}
+
+/// Terms from which on they are looked up as one.
+const ALIKE_MIN: usize = 8;
+/// Shapes that are told apart.
+const SHAPES_MAX: usize = 64;
+
+/// The terms among operands that differ in their values only, and all other operands.
+pub(super) fn alike(parts: &[Expr]) -> (Vec<Vec<&Term>>, Vec<&Expr>) {
+    if parts.len() < ALIKE_MIN {
+        return (Vec::new(), parts.iter().collect());
+    }
+    let mut lists: Vec<(Shape<'_>, Vec<(&Term, &Expr)>)> = Vec::new();
+    let mut others = Vec::new();
+    for part in parts {
+        let term = listed(part, true);
+        let Some((term, value)) = term.and_then(|term| Some((term, Value::of(term)?))) else {
+            others.push(part);
+            continue;
+        };
+        let full = lists.len() == SHAPES_MAX;
+        match lists.iter_mut().find(|(shape, _)| *shape == value.shape) {
+            Some((_, list)) => list.push((term, part)),
+            None if full => others.push(part),
+            None => lists.push((value.shape, vec![(term, part)])),
+        }
+    }
+    let (long, short): (Vec<_>, Vec<_>) =
+        lists.into_iter().map(|(_, list)| list).partition(|list| list.len() >= ALIKE_MIN);
+    others.extend(short.into_iter().flatten().map(|(_, part)| part));
+    (
+        long.into_iter().map(|list| list.into_iter().map(|(term, _)| term).collect()).collect(),
+        others,
+    )
+}
+
+/// Terms in a row that differ in their values only, from a number of them on; others alone.
+pub(super) fn rows_alike<'t>(terms: Vec<&'t Term>) -> Vec<Vec<&'t Term>> {
+    let mut rows: Vec<(Option<Shape<'t>>, Vec<&'t Term>)> = Vec::new();
+    for term in terms {
+        let shape = Value::of(term).map(|value| value.shape);
+        match rows.last_mut() {
+            Some((last, row)) if last.is_some() && *last == shape => row.push(term),
+            _ => rows.push((shape, vec![term])),
+        }
+    }
+    let mut cut = Vec::new();
+    for (_, row) in rows {
+        match row.len() >= ALIKE_MIN * 2 {
+            true => cut.push(row),
+            false => cut.extend(row.into_iter().map(|term| vec![term])),
+        }
+    }
+    cut
 }
 
 /// The term of a part of a list: in an `or` a condition, in an `and` one that must not hold.

@@ -17,6 +17,7 @@ use tapdex_bitmap::{Bitmap, Chunks, Cursor, union};
 
 use super::fields::FRAME_LEN;
 use super::filter::{Comparison, Direction, Expr, FieldTest, IpVersion, Shift, Term, Test};
+use super::lists;
 use crate::archive::{length_class, length_class_start, names};
 use crate::error::IndexError;
 use crate::index::{FieldIndex, Index, Rows};
@@ -190,9 +191,10 @@ impl<'a> Planner<'a> {
                 Ok(Set::all_of(sets))
             }
             Expr::Or(parts) => {
-                let sets: Result<Vec<_>, _> =
-                    parts.iter().map(|part| self.bound(part, upper)).collect();
-                Ok(Set::any_of(sets?))
+                let (lists, others) = lists::alike(parts);
+                let sets = others.into_iter().map(|part| self.bound(part, upper));
+                let lists = lists.iter().map(|list| self.list(list, upper));
+                Ok(Set::any_of(sets.chain(lists).collect::<Result<_, _>>()?))
             }
             Expr::Not(part) => Ok(self.bound(part, !upper)?.not(self.index.rows())),
             Expr::Term(term) => {
@@ -202,6 +204,46 @@ impl<'a> Planner<'a> {
                 }
                 Ok(Set::any_of(vec![holds, self.unknown_to(term)?]))
             }
+        }
+    }
+
+    /// The rows that can match one of some terms that differ in their values only (`upper`), or
+    /// those that match if no unknown row does. What else they ask is looked up once.
+    pub(crate) fn list(&self, terms: &[&Term], upper: bool) -> Planned<'a> {
+        let Some(first) = terms.first() else { return Ok(Set::None) };
+        let found = terms.iter().map(|term| match &term.test {
+            Test::Host4 { direction, address, mask, .. } => {
+                let end = |name: &str| self.masked(name, (*address).into(), (*mask).into());
+                self.ends(*direction, names::IP_SRC, names::IP_DST, &end)
+            }
+            Test::Host6 { direction, address, mask } => {
+                let end = |name: &str| self.masked(name, *address, *mask);
+                self.ends(*direction, names::IP6_SRC, names::IP6_DST, &end)
+            }
+            Test::Port { direction, ports, .. } => {
+                let range = u128::from(*ports.start())..=u128::from(*ports.end());
+                let end = |name: &str| self.range(name, range.clone());
+                self.ends(*direction, names::PORT_SRC, names::PORT_DST, &end)
+            }
+            _ => self.holds(term),
+        });
+        let mut found = Set::any_of(found.collect::<Result<_, _>>()?);
+        let mut any = (*first).clone();
+        let has_value = match &mut any.test {
+            Test::Host4 { mask, .. } => std::mem::replace(mask, 0) != 0,
+            Test::Host6 { mask, .. } => std::mem::replace(mask, 0) != 0,
+            Test::Port { ports, .. } => {
+                *ports = 0..=u16::MAX;
+                true
+            }
+            _ => false,
+        };
+        if has_value && !matches!(found, Set::None) {
+            found = found.and(self.holds(&any)?);
+        }
+        match upper {
+            true => Ok(Set::any_of(vec![found, self.unknown_to(first)?])),
+            false => Ok(found),
         }
     }
 
@@ -263,7 +305,12 @@ impl<'a> Planner<'a> {
             // What is unknown depends on less than the whole term; most terms are alike in it.
             let alike = |other: &&Term| {
                 other.shift == term.shift
-                    && (other.test == term.test || is_plain(&other.test) && is_plain(&term.test))
+                    && (other.test == term.test
+                        || is_plain(&other.test) && is_plain(&term.test)
+                        || matches!(
+                            (&other.test, &term.test),
+                            (Test::Mac { .. }, Test::Mac { .. })
+                        ))
             };
             if !seen.iter().any(alike) {
                 sets.push(self.unknown_to(term)?);

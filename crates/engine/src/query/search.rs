@@ -8,6 +8,7 @@ use tapdex_bitmap::Chunks;
 use super::bpf::{Program, Sameness};
 use super::fields;
 use super::filter::{Expr, Filter, Shift, Syntax, Test};
+use super::lists;
 use super::plan::{Dialect, Planner, Set, terms};
 use crate::archive::{ArchiveError, Segment, UnreadPackets};
 use crate::capture::Record;
@@ -136,6 +137,15 @@ impl Query {
         *kept.entry((link, swapped)).or_insert_with(|| {
             let compared = program.compare_with_plain(&self.text, link, swapped);
             !matches!(compared, Ok(Sameness::Differs))
+        })
+    }
+
+    /// Whether no packet of a segment's links can match, whatever it is: libpcap refuses such a
+    /// filter as "expression rejects all packets".
+    pub fn rejects_all(&self, segment: &Segment) -> bool {
+        Self::links(segment).keys().all(|&(link, swapped)| match self.judge(link, swapped) {
+            Ok(Judge::Program(program)) => program.rejects_all(),
+            _ => false,
         })
     }
 
@@ -424,7 +434,7 @@ impl Judge<'_> {
 /// How the rows of a segment are found, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TermPlan {
-    /// The term.
+    /// The term; of a long list the first one, and how many are like it.
     pub text: String,
     /// Rows for which the columns say that it holds.
     pub rows: u64,
@@ -446,15 +456,23 @@ impl Query {
         let dialect = if ethernet { Dialect::Ethernet } else { Dialect::Network };
         let planner = Planner { index, dialect };
         let mut plans = Vec::new();
-        for term in terms(expr) {
-            let holds = planner.holds(term).map_err(damaged)?;
+        for alike in lists::rows_alike(terms(expr)) {
+            let Some(term) = alike.first() else { continue };
+            let holds = match alike.len() {
+                1 => planner.holds(term),
+                _ => planner.list(&alike, false),
+            };
+            let holds = holds.map_err(damaged)?;
             let weight = match &holds {
                 Set::Rows(_, weight) => *weight,
                 Set::None | Set::All => 0,
             };
             let unknown = planner.unknown_to(term).map_err(damaged)?;
             plans.push(TermPlan {
-                text: term.text.clone(),
+                text: match alike.len() - 1 {
+                    0 => term.text.clone(),
+                    more => format!("{} and {more} more like it", term.text),
+                },
                 rows: holds.into_rows(index.rows()).count(),
                 unknown: unknown.into_rows(index.rows()).count(),
                 weight,

@@ -80,27 +80,26 @@ impl<'t> Lists<'t> {
     /// The lists of an expression.
     fn of(expr: &'t Expr, least: usize) -> Option<Self> {
         let mut lists = Self { lists: Vec::new(), least };
-        lists.collect(expr)?;
+        lists.collect(expr);
         (!lists.lists.is_empty()).then_some(lists)
     }
 
-    fn collect(&mut self, expr: &'t Expr) -> Option<()> {
+    fn collect(&mut self, expr: &'t Expr) {
         let (parts, or) = match expr {
-            Expr::Term(_) => return Some(()),
+            Expr::Term(_) => return,
             Expr::Not(inner) => return self.collect(inner),
             Expr::And(parts) => (parts, false),
             Expr::Or(parts) => (parts, true),
         };
         for piece in pieces(parts, or, self.least) {
             match piece {
-                Piece::Other(part) => self.collect(part)?,
+                Piece::Other(part) => self.collect(part),
                 Piece::List(parts) => {
                     let values = parts.iter().filter_map(|part| Value::of(listed(part, or)?));
-                    self.lists.push(List::of(values)?);
+                    self.lists.push(List::of(values));
                 }
             }
         }
-        Some(())
     }
 
     /// The expression with other conditions in the places of the lists.
@@ -132,14 +131,11 @@ impl<'t> Lists<'t> {
 }
 
 impl<'t> List<'t> {
-    fn of(values: impl Iterator<Item = Value<'t>>) -> Option<Self> {
+    fn of(values: impl Iterator<Item = Value<'t>>) -> Self {
         let mut list = Self::default();
-        let (mut six_words, mut six_word) = (false, false);
         let mut seen = HashSet::new();
         for Value { shape, words } in values {
             let several = words.as_slice().len() > 1;
-            six_words |= shape.is_six() && several;
-            six_word |= shape.is_six() && !several;
             if let (false, &[word]) = (several, words.as_slice()) {
                 match list.sets.iter_mut().find(|(other, _)| *other == shape) {
                     Some((_, set)) => drop(set.insert(word)),
@@ -156,11 +152,7 @@ impl<'t> List<'t> {
                 list.sequence.push((at, words));
             }
         }
-        // Tests of one word among tests of several are moved in part.
-        if six_words && six_word {
-            return None;
-        }
-        Some(list)
+        list
     }
 
     /// The shapes of the placeholders of a sequence: its first, one of each shape, its last.

@@ -45,6 +45,9 @@ fn of_fields(expr: &Expr) -> bool {
     }
 }
 
+/// Letters of a line that are shown.
+const LINE_MAX: usize = 200;
+
 impl FilterError {
     /// The message, the line of the text that it is about, and a mark under the place.
     ///
@@ -67,9 +70,13 @@ impl FilterError {
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         let line_end = behind.find('\n').map_or(text.len(), |at| start + at);
         let part = |from: usize, to: usize| text.get(from..to).unwrap_or("");
-        let line = part(line_start, line_end).replace(|c: char| c.is_control(), " ");
         let indent = part(line_start, start).chars().count();
-        let marks = part(start, end.min(line_end)).chars().count().max(1);
+        let marks = part(start, end.min(line_end)).chars().count().clamp(1, LINE_MAX);
+        // Of a long line, what is around the place.
+        let skipped = if indent + marks > LINE_MAX { indent - indent.min(LINE_MAX / 2) } else { 0 };
+        let line = part(line_start, line_end).chars().skip(skipped).take(LINE_MAX);
+        let line: String = line.map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let indent = indent - skipped;
         format!("error: {}\n  {line}\n  {}{}", self.message, " ".repeat(indent), "^".repeat(marks))
     }
 }

@@ -1,0 +1,115 @@
+//! Long lists of addresses, networks and ports.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use tapdex_engine::archive::Order;
+use tapdex_engine::packet::{Headers, LinkType, decode};
+use tapdex_engine::query::Query;
+use tapdex_engine::query::filter::{Filter, Syntax};
+
+use crate::compare::{Asked, NOW_NS, Tally, compare, index};
+use crate::made::{odd_frames, pcap, traffic};
+use crate::oracle::Truth;
+
+/// Every so many-th value of the packets, and others up to a number.
+struct Found {
+    fours: Vec<Ipv4Addr>,
+    sixes: Vec<Ipv6Addr>,
+    ports: Vec<u16>,
+}
+
+fn found(truth: &Truth, step: usize, count: u32) -> Found {
+    let (mut fours, mut sixes, mut ports) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut headers = Headers::default();
+    for packet in truth.packets.iter().step_by(step) {
+        let record = packet.record();
+        decode(record.link, record.swapped, record.data, &mut headers);
+        fours.extend([headers.ip_src, headers.ip_dst]);
+        if headers.wide {
+            sixes.extend([headers.ip6_src, headers.ip6_dst]);
+        }
+        ports.extend([headers.port_src, headers.port_dst]);
+    }
+    let mut list = Found {
+        fours: fours.into_iter().map(Ipv4Addr::from).collect(),
+        sixes: sixes.into_iter().map(Ipv6Addr::from).collect(),
+        ports: ports.into_iter().collect(),
+    };
+    for n in 0..count {
+        list.fours.push(Ipv4Addr::from(0x0A00_0000 + n * 7919));
+        list.sixes.push(Ipv6Addr::from((0x2001_0DB8_u128 << 96) + u128::from(n * 31)));
+        list.ports.push(u16::try_from(n * 13 % 65_536).unwrap());
+    }
+    list
+}
+
+fn joined(word: &str, values: impl Iterator<Item = impl ToString>, joint: &str) -> String {
+    let conditions = values.map(|value| format!("{word} {}", value.to_string()));
+    conditions.collect::<Vec<_>>().join(joint)
+}
+
+/// Lists that libpcap compiles in a moment, on frames that are cut and on others.
+#[test]
+fn lists_that_libpcap_can_compile() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let ethernet = LinkType::ETHERNET;
+    let mut captures = vec![
+        pcap(path("odd"), ethernet, false, &odd_frames(ethernet, false, 7)),
+        pcap(path("cut"), ethernet, false, &traffic(3_000, 3, 48)),
+    ];
+    for link in [LinkType::RAW, LinkType::LINUX_SLL, LinkType::NULL] {
+        let name = format!("link-{}", link.0);
+        captures.push(pcap(path(&name), link, false, &odd_frames(link, false, 8)));
+    }
+    let tally = Tally::default();
+    for capture in captures {
+        let truth = Truth::read(&capture);
+        let Found { mut fours, mut sixes, mut ports } = found(&truth, 40, 70);
+        fours.truncate(110);
+        sixes.truncate(110);
+        ports.truncate(90);
+        let nets = fours.iter().map(|four| Ipv4Addr::from(four.to_bits() & !0xFF));
+        let nets = joined("net", nets.map(|net| format!("{net}/24")), " or ");
+        let hosts = joined("host", fours.iter(), " or ");
+        let wide = joined("host", sixes.iter(), " or ");
+        let lists = [
+            joined("src host", fours.iter(), " or "),
+            format!("not {}", joined("host", fours.iter(), " and not ")),
+            format!("{hosts} or {wide}"),
+            format!("({wide}) and not tcp"),
+            format!("vlan and ({hosts})"),
+            format!("({nets}) and ({})", joined("port", ports.iter(), " or ")),
+            joined("udp src port", ports.iter(), " or "),
+            hosts,
+        ];
+        let asked: Vec<Asked> = lists.into_iter().map(Asked::new).collect();
+        let indexed = [Order::Flow, Order::Arrival].map(|o| index(&capture, o, "auto", 1_000));
+        compare(&truth, &indexed, &asked, &tally);
+    }
+    tally.finish("long lists", 80, 40);
+}
+
+/// Ten thousand hosts, which libpcap does not compile: what each of them finds, together.
+#[test]
+fn ten_thousand_hosts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut frames = odd_frames(LinkType::ETHERNET, false, 9);
+    frames.extend(traffic(2_000, 4, 60));
+    let capture = pcap(folder.path().join("hosts"), LinkType::ETHERNET, false, &frames);
+    let truth = Truth::read(&capture);
+    let fours = found(&truth, 3, 10_000).fours;
+    let indexed = index(&capture, Order::Flow, "auto", 1_500);
+    let ask = |text: &str| {
+        let filter = Filter::parse_as(Syntax::Pcap, text, NOW_NS).unwrap();
+        indexed.ask(&Query::new(filter, None, None)).unwrap().0
+    };
+    let mut expected = BTreeSet::new();
+    for few in fours.chunks(25) {
+        expected.extend(ask(&joined("host", few.iter(), " or ")));
+    }
+    let all = ask(&joined("host", fours.iter(), " or "));
+    assert!(all.len() > 100 && all.len() < truth.packets.len(), "{}", all.len());
+    assert_eq!(all, expected.into_iter().collect::<Vec<_>>());
+}
