@@ -32,7 +32,7 @@ mod filter_file;
 mod follow;
 mod interrupt;
 mod missing;
-mod output;
+pub(crate) mod output;
 mod packet_line;
 mod progress;
 
@@ -121,11 +121,26 @@ pub(crate) fn shown_packets(segment: &Segment) -> String {
     }
 }
 
-/// Tells the user something on standard error; standard output is for data.
+/// Tells the user something on standard error; standard output is for data. What it says may come
+/// from captures and names of files: only lines that are indented are lines of their own.
 pub(crate) fn note(text: &str) {
+    write_note(&text.split("\n  ").map(escaped).collect::<Vec<_>>().join("\n  "));
+}
+
+/// The same for text that nobody else has a part in, of any number of lines.
+pub(crate) fn note_lines(text: &str) {
+    write_note(&text.split('\n').map(escaped).collect::<Vec<_>>().join("\n"));
+}
+
+fn write_note(text: &str) {
     // Nobody is left to be told when this fails, and the work itself can go on.
     // In one piece, or other output on the same terminal comes between.
     drop(io::stderr().write_all(format!("tapdex: {text}\n").as_bytes()));
+}
+
+/// Text for a terminal on one line: control characters are escaped.
+pub(crate) fn escaped(text: &str) -> String {
+    tapdex_report::table::escaped(text)
 }
 
 /// Text of the input for a message: fit for a terminal and not too long.

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use cmd::output::Text;
 use tapdex_engine::IndexError;
 use tapdex_engine::archive::ArchiveError;
 use tapdex_gpu::device::DeviceError;
@@ -105,14 +106,14 @@ fn main() -> ExitCode {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let result = match &cli.command {
         Command::Index(args) => cmd::index::run(args),
-        Command::Record(args) => cmd::record::run(args, &mut out),
-        Command::Search(args) => cmd::search::run(args, &mut out),
+        Command::Record(args) => cmd::record::run(args, &mut Text::new(&mut out)),
+        Command::Search(args) => cmd::search::run(args, &mut Text::new(&mut out)),
         Command::Extract(args) => cmd::extract::run(args, &mut out),
-        Command::Top(args) => cmd::top::run(args, &mut out),
-        Command::Hist(args) => cmd::hist::run(args, &mut out),
-        Command::Info(args) => cmd::info::run(args, &mut out),
-        Command::Explain(args) => cmd::explain::run(args, &mut out),
-        Command::Verify(args) => cmd::verify::run(args, &mut out),
+        Command::Top(args) => cmd::top::run(args, &mut Text::new(&mut out)),
+        Command::Hist(args) => cmd::hist::run(args, &mut Text::new(&mut out)),
+        Command::Info(args) => cmd::info::run(args, &mut Text::new(&mut out)),
+        Command::Explain(args) => cmd::explain::run(args, &mut Text::new(&mut out)),
+        Command::Verify(args) => cmd::verify::run(args, &mut Text::new(&mut out)),
         Command::Repair(args) => cmd::repair::run(args),
         Command::Replay(args) => cmd::replay::run(args),
         Command::Gen(args) => cmd::r#gen::run(args, &mut out),
@@ -141,7 +142,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
     let text = error.render().to_string();
     match text.strip_prefix("error: ") {
-        Some(text) => cmd::note(text.trim_end()),
+        Some(text) => cmd::note_lines(text.trim_end()),
         // The help, for a command that lacks a subcommand.
         None => drop(write!(io::stderr(), "{text}")),
     }

@@ -8,10 +8,12 @@ mod completeness;
 mod counts;
 #[path = "archive/damage.rs"]
 mod damage;
-#[path = "archive/surroundings.rs"]
-mod surroundings;
 #[path = "archive/filter_files.rs"]
 mod filter_files;
+#[path = "archive/surroundings.rs"]
+mod surroundings;
+#[path = "archive/terminal.rs"]
+mod terminal;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -22,6 +22,7 @@ where
     I: Iterator<Item = Vec<String>>,
 {
     let mut widths: Vec<usize> = headings.iter().map(|(name, _)| name.len()).collect();
+    let rows = || rows().map(|row| row.iter().map(|cell| escaped(cell)).collect::<Vec<String>>());
     for row in rows() {
         for (width, cell) in widths.iter_mut().zip(&row) {
             *width = cell.len().max(*width);
@@ -41,6 +42,21 @@ where
     Ok(())
 }
 
+/// Text on one line that does nothing to a terminal: control characters are escaped.
+pub fn escaped(text: &str) -> String {
+    if !text.contains(char::is_control) {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter.is_control() {
+            true => shown.extend(letter.escape_debug()),
+            false => shown.push(letter),
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,5 +72,13 @@ mod tests {
         write(&mut out, &headings, rows).unwrap();
         let expected = " id  name\n  1  a       *\n100  longer\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn cells_do_nothing_to_a_terminal() {
+        let rows = || std::iter::once(vec!["a\u{1b}[31m\nb\u{9b}c".to_owned()]);
+        let mut out = vec![];
+        write(&mut out, &[("name", Align::Left)], rows).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "name\na\\u{1b}[31m\\nb\\u{9b}c\n");
     }
 }

@@ -351,5 +351,5 @@ pub(crate) fn rows_of(
 
 /// Writes a line and says so if that fails.
 pub(crate) fn line(out: &mut dyn Write, text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
-    out.write_fmt(text).and_then(|()| out.write_all(b"\n")).context(super::CANNOT_WRITE)
+    writeln!(out, "{}", super::escaped(&text.to_string())).context(super::CANNOT_WRITE)
 }

@@ -12,6 +12,57 @@ use tapdex_engine::storage::{Disk, Storage, StorageFile, temporary_path};
 use super::interrupt::{self, Pending};
 use super::{CANNOT_WRITE, chain};
 
+/// Standard output of a command that prints text: control characters in it are escaped, but for
+/// line ends and tabs. They come from captures and names of files, and would be obeyed by a
+/// terminal.
+pub(crate) struct Text<W> {
+    target: W,
+    /// The last byte written may have been the first half of a control character of two.
+    half: bool,
+}
+
+impl<W: Write> Text<W> {
+    pub(crate) fn new(target: W) -> Self {
+        Self { target, half: false }
+    }
+}
+
+impl<W: Write> Write for Text<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        /// The byte before U+0080 to U+009F.
+        const HIGH: u8 = 0xC2;
+        let mut plain = 0;
+        for (at, &byte) in bytes.iter().enumerate() {
+            let low = byte.is_ascii_control() && byte != b'\n' && byte != b'\t';
+            let high = self.half && (0x80..0xA0).contains(&byte);
+            if low || self.half || byte == HIGH {
+                self.target.write_all(bytes.get(plain..at).unwrap_or_default())?;
+                plain = at + 1;
+                match (self.half, high || low) {
+                    (true, false) => self.target.write_all(&[HIGH])?,
+                    (true, true) if low => self.target.write_all(&[HIGH])?,
+                    _ => {}
+                }
+                self.half = byte == HIGH;
+                match high || low {
+                    true => write!(self.target, "\\u{{{byte:x}}}")?,
+                    false if byte != HIGH => self.target.write_all(&[byte])?,
+                    false => {}
+                }
+            }
+        }
+        self.target.write_all(bytes.get(plain..).unwrap_or_default())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.half) {
+            self.target.write_all(&[0xC2])?;
+        }
+        self.target.flush()
+    }
+}
+
 /// The format of a capture, as it is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum FormatArg {
@@ -165,5 +216,28 @@ pub(super) fn capture_error(error: tapdex_engine::capture::CaptureError) -> anyh
             anyhow::anyhow!("{}; -F pcapng has room for it", chain(&error))
         }
         _ => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_no_control_characters() {
+        let shown = |pieces: &[&[u8]]| {
+            let mut out = Text::new(Vec::new());
+            for piece in pieces {
+                out.write_all(piece).unwrap();
+            }
+            out.flush().unwrap();
+            out.target
+        };
+        let text = "plain\ttext\n\u{e9}\u{a0} \u{1b}[31m \u{7f}\r\u{9b}1m".as_bytes();
+        let expected = "plain\ttext\n\u{e9}\u{a0} \\u{1b}[31m \\u{7f}\\u{d}\\u{9b}1m";
+        assert_eq!(String::from_utf8(shown(&[text])).unwrap(), expected);
+        let bytes: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(String::from_utf8(shown(&bytes)).unwrap(), expected);
+        assert_eq!(shown(&[b"\xC2\x1b\xC2"]), b"\xC2\\u{1b}\xC2");
     }
 }

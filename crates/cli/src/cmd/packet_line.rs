@@ -155,9 +155,10 @@ impl<'a> PacketLine<'a> {
     pub(super) fn csv(&self) -> String {
         let [src, dst] = self.ends();
         let port = |port: u16| if self.has_ports() { port.to_string() } else { String::new() };
-        let file = match self.file.contains([',', '"', '\n', '\r']) {
-            true => format!("\"{}\"", self.file.replace('"', "\"\"")),
-            false => self.file.to_owned(),
+        let file = super::escaped(self.file);
+        let file = match file.contains([',', '"']) {
+            true => format!("\"{}\"", file.replace('"', "\"\"")),
+            false => file,
         };
         format!(
             "{},{src},{dst},{},{},{},{},{},{},{},{file},{},{}",

@@ -32,7 +32,8 @@ impl Progress {
     /// long the work has taken.
     pub(super) fn show(&mut self, text: impl FnOnce(Duration) -> String) {
         if self.on && self.shown.is_none_or(|shown| shown.elapsed() >= INTERVAL) {
-            drop(write!(io::stderr(), "\r\x1b[K{}", text(self.elapsed())));
+            let text = super::escaped(&text(self.elapsed()));
+            drop(write!(io::stderr(), "\r\x1b[K{text}"));
             self.shown = Some(Instant::now());
         }
     }

@@ -143,6 +143,11 @@ impl Query {
     /// Whether no packet of a segment's links can match, whatever it is: libpcap refuses such a
     /// filter as "expression rejects all packets".
     pub fn rejects_all(&self, segment: &Segment) -> bool {
+        // libpcap may take its time for more than that.
+        const TEXT_LEN_MAX: usize = 8 << 10;
+        if self.text.len() > TEXT_LEN_MAX {
+            return false;
+        }
         Self::links(segment).keys().all(|&(link, swapped)| match self.judge(link, swapped) {
             Ok(Judge::Program(program)) => program.rejects_all(),
             _ => false,

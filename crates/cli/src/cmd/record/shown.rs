@@ -43,7 +43,7 @@ impl Shown {
             (self.lost, self.complained) = (lost, Some(Instant::now()));
         }
         if self.screen {
-            let line: String = text(status).chars().take(columns()).collect();
+            let line: String = crate::cmd::escaped(&text(status)).chars().take(columns()).collect();
             drop(write!(io::stderr(), "\r\x1b[K{line}"));
             self.is_drawn = true;
         }
