@@ -240,8 +240,24 @@ impl Answers {
         asked.map(|(segment, _)| tagged(segment).unwrap_or(0)).sum()
     }
 
+    /// Says how many packets Wireshark would look into further than a filter in its language does
+    /// here.
+    fn note_outer_only(&self, query: &Query) {
+        let asked = self.segments.iter().filter(|(_, answer)| !answer.pruned_by_time);
+        let packets: u64 = asked.map(|(s, _)| query.outer_only(s).unwrap_or(0)).sum();
+        if packets > 0 {
+            let verb = if packets == 1 { "was" } else { "were" };
+            let packets = super::counted(packets, "packet");
+            note(&format!(
+                "{packets} in tunnels, ICMP errors or PPPoE, or behind MPLS, {verb} judged by outer \
+                 headers only; Wireshark would look inside"
+            ));
+        }
+    }
+
     /// Says what tcpdump's users are often not aware of.
     pub(crate) fn note_tagged(&self, query: &Query) {
+        self.note_outer_only(query);
         let tagged = self.tagged_unseen(query);
         if tagged > 0 {
             note(&tagged_text(tagged));

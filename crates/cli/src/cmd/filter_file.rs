@@ -33,13 +33,14 @@ pub(super) fn read(
         false => path.display().to_string(),
     };
     let text = without_comments(&text_of(path, &name)?);
+    let text = text.trim_end();
     let located = |error: FilterError| {
-        let (line, column) = place(&text, error.span.start);
-        anyhow::anyhow!("{name}:{line}:{column}: {}", rendered(&error, &text))
+        let (line, column) = place(text, error.span.start);
+        anyhow::anyhow!("{name}:{line}:{column}: {}", rendered(&error, text))
     };
-    let filter = match list(&text).map_err(located)? {
+    let filter = match list(text).map_err(located)? {
         Some(list) => list.filter(syntax.unwrap_or(Syntax::Pcap), now_ns).map_err(located)?,
-        None => understood(&text, syntax, now_ns).map_err(located)?,
+        None => understood(text, syntax, now_ns).map_err(located)?,
     };
     ensure!(
         filter.expr.is_some() || filter.from_ns.is_some() || filter.to_ns.is_some(),

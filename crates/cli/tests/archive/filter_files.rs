@@ -117,3 +117,49 @@ fn a_filter_that_rejects_all_is_called_so() {
     let found = place.run(&["search", "--fail-if-empty", "ip and arp"]);
     assert!(found.failed(1).contains("rejects all"));
 }
+
+/// An IPv4 packet in an Ethernet frame.
+fn four(proto: u8, payload: &[u8]) -> Vec<u8> {
+    let len = 20 + payload.len() as u8;
+    let mut packet = vec![0x45, 0, 0, len, 0, 0, 0, 0, 64, proto, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    packet.extend(payload);
+    packet
+}
+
+fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
+    [&[2; 12][..], &[(kind >> 8) as u8, kind as u8], payload].concat()
+}
+
+#[test]
+fn what_wireshark_would_look_into_is_counted() {
+    let place = Place::new();
+    let udp = [0x04, 0x57, 0x08, 0xAE, 0, 12, 0, 0, 1, 2, 3, 4];
+    let inner = four(17, &udp);
+    let frames = [
+        ethernet(0x0800, &four(17, &udp)),
+        ethernet(0x0800, &four(4, &inner)),
+        ethernet(0x0800, &four(1, &[&[3, 1, 0, 0, 0, 0, 0, 0], &inner[..]].concat())),
+        ethernet(0x0800, &four(1, &[8, 0, 0, 0, 0, 1, 0, 1])),
+        ethernet(0x8847, &[&[0, 6, 0x41, 0x40], &inner[..]].concat()),
+        ethernet(0x8864, &[&[0x11, 0, 0, 1, 0, 34, 0, 0x21], &inner[..]].concat()),
+    ];
+    let mut file = std::fs::File::create(place.path("a.pcap")).unwrap();
+    let interface = Interface::new(1, 1_000_000_000);
+    let mut writer = CaptureWriter::new(&mut file, FileFormat::Pcap, &[interface], "").unwrap();
+    for (time, frame) in (0..).zip(&frames) {
+        writer.packet(0, time, frame.len() as u32, frame).unwrap();
+    }
+    writer.finish().unwrap();
+    place.words("index a.pcap").done();
+    let inside = "in tunnels, ICMP errors or PPPoE, or behind MPLS, were judged by outer headers";
+    let ended = place.words("search --count udp.port == 1111");
+    assert!(ended.err.contains(&format!("4 packets {inside}")), "{}", ended.err);
+    assert_eq!(ended.done().trim(), "1");
+    // They are the ones that Wireshark counts besides.
+    let fields = "-Y udp.port==1111 -T fields -e frame.number";
+    assert_eq!(place.sh(&format!("tshark -r a.pcap {fields}")).done(), "1\n2\n3\n5\n6\n");
+    for outer in ["frame.len > 10", "eth.type == 0x0800", "udp port 1111"] {
+        let ended = place.run(&["search", "--count", outer]);
+        assert!(!ended.err.contains("outer headers"), "{outer}: {}", ended.err);
+    }
+}

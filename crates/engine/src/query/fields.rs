@@ -197,6 +197,31 @@ fn guard_rows<'a>(planner: &Planner<'a>, guard: Guard) -> Result<Set<'a>, IndexE
     })
 }
 
+/// The rows with headers that Wireshark looks into and columns have no fields for: in tunnels, in
+/// ICMP errors, in PPPoE, behind MPLS labels and behind more than two tags.
+pub(super) fn inner_rows<'a>(planner: &Planner<'a>) -> Result<Set<'a>, IndexError> {
+    /// A session of PPPoE.
+    const PPPOE: u128 = 0x8864;
+    const ICMP_ERRORS: [u128; 5] = [3, 4, 5, 11, 12];
+    const ICMP6_ERRORS: [u128; 4] = [1, 2, 3, 4];
+    let encaps = [Encap::Mpls, Encap::TagsMpls, Encap::ManyTags].map(|encap| encap as u128);
+    let icmp = planner.any_value(names::ICMP_TYPE, &ICMP_ERRORS)?;
+    let icmp6 = planner.any_value(names::ICMP_TYPE, &ICMP6_ERRORS)?;
+    Ok(Set::any_of(vec![
+        guard_rows(planner, Guard::Tunnel)?,
+        planner.any_value(names::ENCAP, &encaps)?,
+        planner.equals(names::ETH_TYPE, PPPOE)?,
+        icmp.and(guard_rows(planner, ICMP)?),
+        icmp6.and(guard_rows(planner, ICMP6)?),
+    ]))
+}
+
+/// Whether Wireshark would find a field in inner headers as well.
+pub(super) fn may_be_inner(name: &str) -> bool {
+    let outer = ["frame", "eth", "vlan", "mpls", "tunnel", "inner"];
+    !outer.contains(&name.split('.').next().unwrap_or(name))
+}
+
 /// Whether a packet, whose headers were decoded, matches an expression of fields.
 pub(super) fn matches(expr: &Expr, headers: &Headers, record: &Record<'_>) -> bool {
     match expr {

@@ -154,6 +154,22 @@ impl Query {
         })
     }
 
+    /// Packets of a segment with headers that Wireshark would look into as well: in tunnels, ICMP
+    /// errors and PPPoE, behind MPLS labels and behind more than two tags. 0 if the filter has no
+    /// field that can be in there, or is not in Wireshark's language.
+    pub fn outer_only(&self, segment: &Segment) -> Result<u64, IndexError> {
+        let may_be_inner = |term: &&super::filter::Term| match &term.test {
+            Test::Field(test) => fields::may_be_inner(test.name),
+            _ => false,
+        };
+        if !self.filter.expr.as_ref().is_some_and(|expr| terms(expr).iter().any(may_be_inner)) {
+            return Ok(0);
+        }
+        let index = segment.index();
+        let planner = Planner { index, dialect: Dialect::Network };
+        Ok(fields::inner_rows(&planner)?.into_rows(index.rows()).count())
+    }
+
     /// How many packets of a segment match. Packets are read only where columns do not suffice.
     pub fn count(&self, segment: &Segment) -> Result<Answer, ArchiveError> {
         self.answer(segment, false)
