@@ -188,6 +188,24 @@ fn files_are_changed_in_one_place() {
     assert_none(wrong, "files are changed by crates/engine/src/beneath.rs alone");
 }
 
+#[test]
+fn what_an_archive_names_is_opened_as_a_regular_file() {
+    let folders = ["crates/engine/src/archive", "crates/engine/src/mmap", "crates/record/src/"];
+    let is_wanted = |name: &str| is_rust(name) && folders.iter().any(|f| name.starts_with(f));
+    let mut wrong = vec![];
+    for (name, text) in files(is_wanted) {
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        for (index, line) in code.lines().enumerate() {
+            let opens = ["File::open(", "fs::read("].iter().any(|way| line.contains(way));
+            // A stream that the user has named.
+            if opens && !line.contains("File::open(stream)") {
+                wrong.push(format!("{name}:{}: {}", index + 1, line.trim()));
+            }
+        }
+    }
+    assert_none(wrong, "a FIFO has no end: open_own or open_named of crates/engine/src/beneath.rs");
+}
+
 /// The crates that a manifest depends on, those for tests left out.
 fn dependencies(manifest: &str) -> BTreeSet<String> {
     let text = std::fs::read_to_string(root().join(manifest)).unwrap();
