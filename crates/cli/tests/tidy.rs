@@ -173,7 +173,8 @@ fn files_are_changed_in_one_place() {
     let crates = ["crates/engine/src/", "crates/record/src/", "crates/cli/src/"];
     let is_wanted = |name: &str| {
         let ours = crates.iter().any(|folder| name.starts_with(folder));
-        ours && is_rust(name) && !name.contains("/testing") && !CHANGERS.contains(&name)
+        let tests = name.contains("/testing") || name.ends_with("/tests.rs");
+        ours && is_rust(name) && !tests && !CHANGERS.contains(&name)
     };
     let mut wrong = vec![];
     for (name, text) in files(is_wanted) {
@@ -197,8 +198,9 @@ fn what_an_archive_names_is_opened_as_a_regular_file() {
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
         for (index, line) in code.lines().enumerate() {
             let opens = ["File::open(", "fs::read("].iter().any(|way| line.contains(way));
-            // A stream that the user has named.
-            if opens && !line.contains("File::open(stream)") {
+            // A stream that the user has named, and what the sandbox tries.
+            let known = line.contains("File::open(stream)") || name.ends_with("/sandbox.rs");
+            if opens && !known && !name.ends_with("/tests.rs") {
                 wrong.push(format!("{name}:{}: {}", index + 1, line.trim()));
             }
         }
@@ -275,7 +277,17 @@ fn crates_depend_only_on_what_they_may() {
         ),
         (
             "crates/record/Cargo.toml",
-            &["nix", "pcap", "rustix", "serde", "tapdex-engine", "thiserror", "toml"],
+            &[
+                "landlock",
+                "nix",
+                "pcap",
+                "rustix",
+                "seccompiler",
+                "serde",
+                "tapdex-engine",
+                "thiserror",
+                "toml",
+            ],
         ),
         ("crates/report/Cargo.toml", &[]),
     ] {

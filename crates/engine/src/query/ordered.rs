@@ -193,7 +193,8 @@ pub struct Found<'a> {
 /// and then of their arrival.
 ///
 /// A segment whose packets cannot be read is left out, from where that shows, and the error is
-/// returned at the end. So are packets that are not what was indexed, and no others for them; one that retention has removed in the meantime is left out silently.
+/// returned at the end. So are packets that are not what was indexed, and no others for them; one
+/// that retention has removed in the meantime is left out silently.
 pub fn in_time_order(
     answers: &[(&Segment, &[u32])],
     each: &mut dyn FnMut(Found<'_>) -> Result<bool, ArchiveError>,
