@@ -215,6 +215,14 @@ pub enum ArchiveError {
         /// What is wrong with it.
         source: CaptureError,
     },
+    /// A packed capture has more bytes than it is unpacked to. Nothing of it is kept.
+    #[error("{}: unpacked it has {limit}", path.display())]
+    Unpacked {
+        /// The capture.
+        path: PathBuf,
+        /// Which limit, and what to do.
+        limit: String,
+    },
     /// The work was interrupted. What was done until then is whole; run it again to go on.
     #[error("interrupted")]
     Interrupted,

@@ -36,6 +36,7 @@
 pub mod blocks;
 mod compression;
 mod error;
+mod layout;
 mod pcapng;
 mod pseudo;
 mod read;
@@ -110,6 +111,7 @@ pub struct Section {
 
 /// What has to be known of a file to read packets from the middle of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "layout::LayoutText", into = "layout::LayoutText")]
 pub struct Layout {
     /// pcapng, or else pcap.
     pub pcapng: bool,

@@ -9,6 +9,7 @@ use tapdex_engine::archive::{
     Archive, ArchiveError, CodecChoice, FileReport, Ingest, Input, Order, Progress as Done,
 };
 use tapdex_gpu::flow::SegmentIndexer;
+use tapdex_record::units;
 
 use super::ask::DEFAULT_ARCHIVE;
 use super::device::DeviceArg;
@@ -80,6 +81,10 @@ pub(crate) struct Args {
     /// Threads; 0 is one for each core.
     #[arg(short = 'j', long, value_name = "N", default_value = "0")]
     threads: usize,
+    /// Most bytes of a packed capture when it is unpacked, such as 20G; without it a hundred times
+    /// what it has packed, or 256 MiB if that is more. Never more than nine tenths of what is free.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, verbatim_doc_comment)]
+    unpack_max: Option<u64>,
     /// Index captures again that are indexed and unchanged.
     #[arg(long)]
     force: bool,
@@ -107,6 +112,10 @@ enum SumsArg {
     Yes,
     /// Only of what was recorded.
     No,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    units::parse_size(text).map_err(|error| error.to_string())
 }
 
 fn parse_codec(text: &str) -> Result<CodecChoice, String> {
@@ -155,6 +164,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     };
     let mut ingest = Ingest::new(&archive).threads(args.threads).force(args.force);
+    ingest = ingest.unpack_max(args.unpack_max);
     if let Some(indexer) = &indexer {
         ingest = ingest.device(indexer);
     }

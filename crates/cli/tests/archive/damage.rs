@@ -197,3 +197,85 @@ fn the_packets_of_the_archive_are_not_written_over() {
     place.words("extract -w old.pcapng --force tcp").failed(3);
     assert_eq!(std::fs::read(place.path("old.pcapng")).unwrap(), b"precious");
 }
+
+#[test]
+fn packets_that_have_changed_are_named_by_whatever_reads_them() {
+    let place = Place::new();
+    place.words("gen -c 2000 -w s.pcap").failed(0);
+    place.words("index s.pcap --sums").failed(0);
+    assert!(!place.words("verify").done().contains("without a checksum"));
+    let copy = place.path("sound.pcap");
+    std::fs::copy(place.path("s.pcap"), &copy).unwrap();
+    flip(&place.path("s.pcap"), 500_000);
+    let is_named = |text: &str| text.contains("s.pcap: bytes ") && text.contains("with 32 packets");
+    let verified = place.words("verify");
+    assert!(verified.code == Some(3) && is_named(&verified.out), "{verified:?}");
+    // Columns answer as they did.
+    assert_eq!(place.words("search --count tcp").code, Some(0));
+    let reading = [
+        vec!["search", "--count", "ether[60] & 1 = 1"],
+        vec!["search"],
+        vec!["search", "--json"],
+        vec!["extract", "-w", "some.pcap"],
+    ];
+    for args in reading {
+        let ended = place.run(&args);
+        assert!(ended.code == Some(3) && is_named(&ended.err), "{args:?}: {ended:?}");
+    }
+    assert_eq!(tcpdump(&[place.path("some.pcap")], ""), 2_000 - 32);
+    let repaired = place.words("repair");
+    assert!(repaired.code == Some(3) && repaired.err.contains("left as it is"), "{repaired:?}");
+    assert_eq!(place.words("verify").code, Some(3));
+    std::fs::copy(copy, place.path("s.pcap")).unwrap();
+    place.words("verify").done();
+}
+
+#[test]
+fn a_capture_that_unpacks_to_too_much_is_refused() {
+    let place = Place::new();
+    place.words("gen -c 1000 -w a.pcap").failed(0);
+    place.sh("gzip -k a.pcap; (cat a.pcap; head -c 300000000 /dev/zero) | gzip -1 > bomb.pcap.gz");
+    let refused = place.words("index bomb.pcap.gz a.pcap.gz");
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(refused.err.contains("bomb.pcap.gz") && refused.err.contains("--unpack-max"));
+    // Nothing of it is left, and the other is there.
+    let copies = std::fs::read_dir(place.path("tapdex-archive/packets")).unwrap();
+    assert_eq!(copies.count(), 1);
+    assert_eq!(place.count(""), 1_000);
+    let small = place.words("index a.pcap.gz -o small --unpack-max 10K");
+    assert!(small.err.contains("more than 10") && small.code == Some(2), "{small:?}");
+    assert!(
+        std::fs::read_dir(place.path("small/packets")).is_ok_and(|mut all| all.next().is_none())
+    );
+    place.words("index a.pcap.gz -o small --unpack-max 10M").failed(0);
+}
+
+#[test]
+fn many_captures_need_few_open_files() {
+    const CAPTURES: u32 = 200;
+    let place = Place::new();
+    // All of the same times, so that each packet comes from another file than the last.
+    for n in 0..CAPTURES {
+        let args = ["gen", "-c", "40", "--seed", &n.to_string(), "-w", &format!("{n}.pcap")];
+        place.run(&args).failed(0);
+    }
+    let index = place.sh("ulimit -n 64; exec tapdex index *.pcap");
+    assert_eq!(index.code, Some(0), "{index:?}");
+    let all = u64::from(CAPTURES) * 40;
+    for command in [
+        "extract -w all.pcap",
+        "search",
+        "search --count 'ether[40] & 1 = 1 or not ether[40] & 1 = 1'",
+        "top ip.src",
+        "hist",
+        "info",
+        "verify",
+    ] {
+        let ended = place.sh(&format!("ulimit -n 64; exec tapdex {command}"));
+        assert_eq!(ended.code, Some(0), "{command}: {}", ended.err);
+        if command.contains("search --count") {
+            assert!(ended.out.trim_end().parse::<u64>().unwrap() <= all);
+        }
+    }
+    assert_eq!(tcpdump(&[place.path("all.pcap")], ""), all);
+}

@@ -76,6 +76,7 @@ pub struct Ingest<'a> {
     threads: usize,
     records_max: usize,
     force: bool,
+    unpack_max: Option<u64>,
     stop: Option<&'a AtomicBool>,
     progress: Option<&'a (dyn Fn(Progress) + Sync)>,
     device: Option<&'a Mutex<dyn SegmentDevice>>,
@@ -93,6 +94,10 @@ const THREADS_MAX: usize = 64;
 
 /// As many bytes of a stream as tell whether it is a capture.
 const FIRST_BYTES: usize = 64;
+
+/// Times as many bytes that a packed capture may have unpacked, and bytes that any may have.
+const UNPACKED_RATIO: u64 = 100;
+const UNPACKED_BYTES: u64 = 256 << 20;
 
 /// Packets between two looks at the clock and at whether to stop.
 const STEP_RECORDS: usize = 1 << 14;
@@ -204,6 +209,7 @@ impl<'a> Ingest<'a> {
             threads,
             records_max: RECORDS_MAX,
             force: false,
+            unpack_max: None,
             stop: None,
             progress: None,
             device: None,
@@ -231,6 +237,14 @@ impl<'a> Ingest<'a> {
     #[must_use]
     pub fn force(mut self, force: bool) -> Self {
         self.force = force;
+        self
+    }
+
+    /// Unpacks captures that have so many bytes at most. Otherwise it is a hundred times what they
+    /// have packed, or 256 MiB if that is more.
+    #[must_use]
+    pub fn unpack_max(mut self, bytes: Option<u64>) -> Self {
+        self.unpack_max = bytes;
         self
     }
 
@@ -568,7 +582,9 @@ impl<'a> Ingest<'a> {
             return self.start(&origin, None).map(Some);
         }
         let copy = self.copy_path(&copy_name(&origin));
-        let broken = self.copy(shared, &mut plain, &origin, &copy, rights)?;
+        let packed = AtomicU64::new(metadata.len());
+        let source = (origin.as_path(), Some(&packed));
+        let broken = self.copy(shared, &mut plain, source, &copy, rights)?;
         let mut state = self.start(&copy, Some((&origin, metadata.len(), modified_ns)))?;
         state.broken = broken;
         Ok(Some(state))
@@ -601,8 +617,11 @@ impl<'a> Ingest<'a> {
         let is_file = metadata.is_file();
         let rights = if is_file { Rights::of(&metadata) } else { Rights::GROUP };
         let rights = rights.and(Rights::GROUP);
-        let mut plain = decompress(file).map_err(ArchiveError::capture(stream))?;
-        let broken = self.copy(shared, &mut plain, stream, &copy, rights)?;
+        let read = AtomicU64::new(0);
+        let counted = Counted { source: file, read: &read };
+        let mut plain = decompress(counted).map_err(ArchiveError::capture(stream))?;
+        let packed = (plain.compression() != Compression::None).then_some(&read);
+        let broken = self.copy(shared, &mut plain, (stream, packed), &copy, rights)?;
         let state = self.start(&copy, None);
         if matches!(&state, Err(ArchiveError::Capture { source, .. }) if !source.is_io()) {
             // No capture: not worth keeping.
@@ -638,12 +657,13 @@ impl<'a> Ingest<'a> {
     }
 
     /// Copies a stream to a file, which is there when it is complete. Where a stream breaks off,
-    /// what came before is kept.
+    /// what came before is kept. One that is packed is named with the bytes that it has packed, as
+    /// far as they are known.
     fn copy(
         &self,
         shared: &Shared<'_>,
         source: &mut dyn Read,
-        name: &Path,
+        (name, packed): (&Path, Option<&AtomicU64>),
         target: &Path,
         rights: Rights,
     ) -> Result<Option<String>, ArchiveError> {
@@ -655,6 +675,7 @@ impl<'a> Ingest<'a> {
         let mut file = root.create(&temporary, rights).map_err(failed("create"))?;
         let mut buffer = vec![0; 1 << 20];
         let mut copied = 0_u64;
+        let free = packed.and_then(|_| free_bytes(&folder));
         let result = loop {
             if self.is_stopped() {
                 break Err(ArchiveError::Interrupted);
@@ -671,6 +692,11 @@ impl<'a> Ingest<'a> {
                     }));
                 }
                 Ok(len) => {
+                    if let Some(packed) = packed
+                        && let Some(limit) = self.unpack_limit(packed, free, copied + len as u64)
+                    {
+                        break Err(ArchiveError::Unpacked { path: name.to_owned(), limit });
+                    }
                     if let Err(error) = file.append(&buffer[..len]) {
                         break Err(failed("write")(error));
                     }
@@ -696,6 +722,25 @@ impl<'a> Ingest<'a> {
             drop(root.remove(&temporary));
         }
         result
+    }
+
+    /// The limit that so many unpacked bytes are beyond, if they are.
+    fn unpack_limit(&self, packed: &AtomicU64, free: Option<u64>, bytes: u64) -> Option<String> {
+        let packed = packed.load(Ordering::Relaxed);
+        let (most, why) = match self.unpack_max {
+            Some(most) => (most, "what --unpack-max allows"),
+            None => (
+                packed.saturating_mul(UNPACKED_RATIO).max(UNPACKED_BYTES),
+                "a hundred times what it has packed; if it is to be unpacked all the same, say \
+                 how far with --unpack-max",
+            ),
+        };
+        if bytes > most {
+            return Some(format!("more than {most} bytes, {why}"));
+        }
+        // Others need room, too, and so does its index.
+        let most = free.map(|free| free / 10 * 9).filter(|&most| bytes > most)?;
+        Some(format!("more than {most} bytes, nine tenths of what was free on the archive's disk"))
     }
 
     /// Removes what is left of a longer capture of the same name.
@@ -777,6 +822,26 @@ impl Archive {
         let is_name = name.file_name().is_some_and(|found| found == name.as_os_str());
         let is_ours = is_name && !name.to_str().is_none_or(is_recording);
         (source.is_copy() && is_ours).then(|| self.packets_folder().join(name))
+    }
+}
+
+/// Bytes that are free where a folder is, if the system says so.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(folder).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Counts what is read.
+struct Counted<'a, R> {
+    source: R,
+    read: &'a AtomicU64,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        let len = self.source.read(target)?;
+        self.read.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(len)
     }
 }
 

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::capture::Layout;
 use crate::capture::blocks::Statistics;
 
-/// The version of the note that this program writes, and the last one that it reads.
+/// The version of the note that this program writes.
 const VERSION: u32 = 1;
+/// The version of one whose layout is lists of words, and the last one that it reads.
+const VERSION_LONG: u32 = 2;
 
 /// What a segment says of itself, kept in its index file as TOML.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -222,7 +224,7 @@ impl Note {
 
     pub(super) fn new(source: Source, layout: Layout) -> Self {
         Self {
-            version: VERSION,
+            version: if layout.is_long() { VERSION_LONG } else { VERSION },
             records: 0,
             wire_bytes: 0,
             captured_bytes: 0,
@@ -252,8 +254,8 @@ impl Note {
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
         let note: Self = toml::from_str(text).map_err(|error| error.message().to_owned())?;
-        if note.version > VERSION {
-            return Err(format!("its version is {}, and {VERSION} is known", note.version));
+        if note.version > VERSION_LONG {
+            return Err(format!("its version is {}, and {VERSION_LONG} is known", note.version));
         }
         let layout = &note.layout;
         let interfaces = layout.interfaces.len() as u64;

@@ -5,6 +5,7 @@ use std::io::Read;
 
 use super::blocks::Statistics;
 use super::error::CaptureError;
+use super::layout::{INTERFACES_MAX, SECTIONS_MAX};
 use super::read::{CaptureReader, Found, Source, bad, short, size, word};
 use super::{Interface, Section, block_max, link_type};
 use crate::error::Expected;
@@ -12,8 +13,6 @@ use crate::error::Expected;
 /// Its bytes are the same in both orders.
 pub(super) const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 pub(super) const INTERFACE: u32 = 1;
-/// Interfaces of a file: what their number in an index can be. All of them are in memory.
-const INTERFACES_MAX: usize = u16::MAX as usize;
 /// Bytes that are kept of an interface's name, and of its description.
 const NAME_LEN_MAX: usize = 100;
 
@@ -359,11 +358,32 @@ impl<R: Read> CaptureReader<R> {
             Some(_) => {}
             None => {
                 let first_interface = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
-                self.layout.sections.push(Section { offset, big_endian, first_interface });
+                let section = Section { offset, big_endian, first_interface };
+                self.add_section(section)?;
                 self.enter(self.layout.sections.len() - 1);
             }
         }
         self.layout.known = offset + u64::from(len);
+        Ok(())
+    }
+
+    /// Keeps a section in mind. One that differs from the one before by its place only is a part of
+    /// that: no packet can lie before its first interface.
+    fn add_section(&mut self, section: Section) -> Result<(), CaptureError> {
+        let of = |section: &Section| (section.big_endian, section.first_interface);
+        if self.layout.sections.last().is_some_and(|last| of(last) == of(&section)) {
+            return Ok(());
+        }
+        if self.layout.sections.len() >= SECTIONS_MAX {
+            let most = SECTIONS_MAX as u64;
+            return Err(bad(
+                "number of sections",
+                section.offset,
+                Expected::AtMost(most),
+                most + 1,
+            ));
+        }
+        self.layout.sections.push(section);
         Ok(())
     }
 
