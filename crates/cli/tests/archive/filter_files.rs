@@ -120,14 +120,15 @@ fn a_filter_that_rejects_all_is_called_so() {
 
 /// An IPv4 packet in an Ethernet frame.
 fn four(proto: u8, payload: &[u8]) -> Vec<u8> {
-    let len = 20 + payload.len() as u8;
+    let len = u8::try_from(20 + payload.len()).unwrap();
     let mut packet = vec![0x45, 0, 0, len, 0, 0, 0, 0, 64, proto, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
     packet.extend(payload);
     packet
 }
 
 fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
-    [&[2; 12][..], &[(kind >> 8) as u8, kind as u8], payload].concat()
+    [&[2; 12][..], &[kind >> 8, kind & 0xFF].map(|byte| u8::try_from(byte).unwrap()), payload]
+        .concat()
 }
 
 #[test]
@@ -147,7 +148,7 @@ fn what_wireshark_would_look_into_is_counted() {
     let interface = Interface::new(1, 1_000_000_000);
     let mut writer = CaptureWriter::new(&mut file, FileFormat::Pcap, &[interface], "").unwrap();
     for (time, frame) in (0..).zip(&frames) {
-        writer.packet(0, time, frame.len() as u32, frame).unwrap();
+        writer.packet(0, time, u32::try_from(frame.len()).unwrap(), frame).unwrap();
     }
     writer.finish().unwrap();
     place.words("index a.pcap").done();

@@ -483,7 +483,7 @@ fn repeated(steps: Vec<Step>, meanings: &[Option<Meaning>], list: &List<'_>) -> 
             (_, true) => is_inside(&targets[0]) || targets[0] > end || targets[0] < start,
             (None, false) => {
                 let passes = (first_start..start).contains(&at);
-                targets.iter().all(|t| !(start..=end).contains(t) && !(passes && *t > end))
+                targets.iter().all(|t| !((start..=end).contains(t) || passes && *t > end))
             }
         };
         if !is_fine {
@@ -557,6 +557,11 @@ fn repeated(steps: Vec<Step>, meanings: &[Option<Meaning>], list: &List<'_>) -> 
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::big_endian_bytes,
+    clippy::cast_possible_truncation,
+    reason = "frames are big-endian, and what is made up is small"
+)]
 mod tests {
     use super::*;
     use crate::query::filter::Filter;
