@@ -259,11 +259,72 @@ mod search {
         let tagged = once + place.count("vlan and vlan and udp port 53");
         assert!(tagged > 0 && both == pcap + tagged, "{both} {pcap} {tagged}");
         let said = place.run(&["search", "--count", "udp port 53"]).err;
-        assert!(said.contains("carry VLAN tags"), "{said}");
+        assert!(said.contains(&format!("{tagged} packets behind VLAN tags would match")), "{said}");
         for filter in ["udp.port == 53", "vlan and udp port 53", "ether multicast", "less 100"] {
             let said = place.run(&["search", "--count", filter]).err;
-            assert!(!said.contains("carry VLAN tags"), "{filter}: {said}");
+            assert!(!said.contains("behind VLAN tags"), "{filter}: {said}");
         }
+        // Nothing is said where nothing is missed.
+        let said = place.run(&["search", "--count", "udp port 53 and host 203.0.113.77"]).err;
+        assert!(!said.contains("VLAN"), "{said}");
+    }
+
+    #[test]
+    fn through_tags_is_what_libpcap_makes_of_it() {
+        let place = indexed();
+        let captures = [place.path("a.pcap"), place.path("b.pcapng")];
+        for f in ["udp port 53", "tcp or icmp", "not net 10.0.0.0/8", "ip[8] < 64 and udp", "arp"] {
+            let whole = format!("({f}) or (vlan and ({f})) or (vlan and vlan and ({f}))");
+            let found = place.run(&["search", "--count", "--through-tags", f]).done();
+            assert_eq!(found.trim_end(), tcpdump(&captures, &whole).to_string(), "{f}");
+            let said = place.run(&["search", "--count", f]).err;
+            let unseen = tcpdump(&captures, &whole) - tcpdump(&captures, f);
+            assert_eq!(
+                said.contains(&format!("{unseen} packets behind VLAN")),
+                unseen > 0,
+                "{said}"
+            );
+        }
+        let all = place.words("search --count --through-tags").done();
+        assert_eq!(all, place.words("search --count").done());
+        place.run(&["search", "--through-tags", "udp.port == 53"]).failed(2);
+    }
+
+    #[test]
+    fn empty_answers_explain_themselves() {
+        let place = indexed();
+        for command in ["search", "search --count", "extract -w none.pcapng", "top port", "hist"] {
+            let said = place.words(&format!("{command} --from 2030-01-01T00:00:00Z")).failed(0);
+            let text = "0 packets; the archive covers 2026-01-05T08:00:00";
+            assert!(said.contains(text) && said.contains("you asked from 2030-01-01"), "{said}");
+        }
+        let said = place.words("search --count --to 2020-01-01T00:00:00Z").failed(0);
+        assert!(said.contains("you asked to 2020-01-01"), "{said}");
+        // There are packets from then, and none of them matches.
+        let said = place.words("search --count --from 2020-01-01T00:00:00Z port 9").failed(0);
+        assert!(!said.contains("covers"), "{said}");
+        let said = place.words("search --from 2026-01-06T00:00:00Z --to 2026-01-05T00:00:00Z");
+        assert!(said.failed(2).contains("is not before --to"));
+        let said = place.words("search --from 1767600000000").failed(2);
+        assert!(said.contains("after the year 9999") && said.contains("milliseconds"), "{said}");
+        let ask = |zone: &str| {
+            place.sh(&format!("TZ={zone} tapdex search --count --from '2026-01-05 08:00:00'"))
+        };
+        assert!(ask("Atlantis/Poseidonis").failed(2).contains("TZ=Atlantis/Poseidonis"));
+        ask("Europe/Berlin").done();
+        ask("UTC0").done();
+    }
+
+    #[test]
+    fn the_rest_is_said_after_a_limit() {
+        let place = indexed();
+        let all = place.count("udp port 53");
+        let said = place.words("search -c 2 udp port 53").failed(0);
+        assert!(said.contains(&format!("2 shown of {all} that match")), "{said}");
+        let said = place.words(&format!("search -c {all} udp port 53")).failed(0);
+        assert!(!said.contains("shown of"), "{said}");
+        let said = place.words("extract -c 2 -w two.pcapng udp port 53").failed(0);
+        assert!(said.contains(&format!("2 written of {all} that match")), "{said}");
     }
 
     #[test]
@@ -299,6 +360,10 @@ mod search {
         std::fs::write(place.path("bad/archive.toml"), "version = 9").unwrap();
         place.words("search -r bad tcp").failed(2);
         let said = place.words("index missing.pcap").failed(4);
+        place.words("index -o made missing.pcap").failed(4);
+        std::fs::write(place.path("text.pcap"), "no capture").unwrap();
+        place.words("index -o made text.pcap missing.pcap").failed(3);
+        assert!(!place.path("made").exists(), "nothing is left behind");
         assert!(said.contains("cannot open missing.pcap"), "{said}");
     }
 }

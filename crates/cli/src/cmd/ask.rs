@@ -9,8 +9,8 @@ use tapdex_bitmap::Chunks;
 use tapdex_engine::archive::{Archive, ArchiveError, Gap, Segment, UnreadPackets, names};
 use tapdex_engine::packet::Encap;
 use tapdex_engine::query::filter::{Expr, Filter, Shift, Syntax, Term, Test};
-use tapdex_engine::query::time::parse_time;
-use tapdex_engine::query::{Answer, Query};
+use tapdex_engine::query::time::{format_time, parse_time};
+use tapdex_engine::query::{Answer, Query, TermPlan};
 
 use super::missing::{self, AllowArg, Story};
 use super::{filter_file, note};
@@ -60,6 +60,10 @@ pub(crate) struct QuestionArgs {
     utc: bool,
     #[command(flatten)]
     pub(crate) allow: AllowArg,
+    /// Look behind VLAN tags, too, one or two of them: ask for 'F or (vlan and F) or (vlan and vlan
+    /// and F)', where F is the filter.
+    #[arg(long)]
+    through_tags: bool,
     /// Language of the filter.
     #[arg(long, value_enum, default_value = "auto")]
     syntax: SyntaxArg,
@@ -98,13 +102,29 @@ impl QuestionArgs {
             Some(path) => filter_file::read(path, &text, syntax, now)?,
             None => filter_file::parse(&text, syntax, now)?,
         };
+        let text = filter.expr.as_ref().map(Expr::to_string).unwrap_or_default();
+        let filter = match self.through_tags && !text.is_empty() {
+            true => {
+                let why = "--through-tags is for filters as tcpdump takes them";
+                anyhow::ensure!(filter.syntax == Syntax::Pcap, "{why}");
+                let (from_ns, to_ns) = (filter.from_ns, filter.to_ns);
+                let tags = filter_file::parse(&through_tags(&text), Some(Syntax::Pcap), now)?;
+                Filter { from_ns, to_ns, ..tags }
+            }
+            false => filter,
+        };
         let time = |name: &str, text: &Option<String>| {
             let parse = |text: &String| {
                 parse_time(text, now, self.utc).with_context(|| format!("{name} '{text}'"))
             };
             text.as_ref().map(parse).transpose()
         };
-        Ok(Query::new(filter, time("--from", &self.from)?, time("--to", &self.to)?))
+        let (from, to) = (time("--from", &self.from)?, time("--to", &self.to)?);
+        if let (Some(from), Some(to)) = (from, to) {
+            let [first, last] = [from, to].map(format_time);
+            anyhow::ensure!(from < to, "--from {first} is not before --to {last}");
+        }
+        Ok(Query::new(filter, from, to))
     }
 
     /// Opens the archive.
@@ -229,15 +249,34 @@ impl Answers {
         found.filter(|(_, records)| !records.is_empty()).collect()
     }
 
-    /// Packets with VLAN tags in the segments that were asked, if the filter does not see behind
-    /// the tags; 0 if it does, or has no need to.
-    pub(crate) fn tagged_unseen(&self, query: &Query) -> u64 {
+    /// Packets behind VLAN tags that the filter would find if it looked there, and whether that is
+    /// their number or only the most that there can be; `None` if there are none.
+    pub(crate) fn tagged_unseen(&self, query: &Query) -> Option<(u64, bool)> {
         if !is_moved_by_tags(query.filter()) {
-            return 0;
+            return None;
         }
-        let asked = self.segments.iter().filter(|(_, answer)| !answer.pruned_by_time);
-        // Damage has been reported where it matters to the answer.
-        asked.map(|(segment, _)| tagged(segment).unwrap_or(0)).sum()
+        let behind = Filter::parse_as(Syntax::Pcap, &through_tags(query.text()), 0).ok()?;
+        let (from, to) = query.times();
+        let behind = Query::new(behind, Some(from.into()), to.map(i128::from));
+        let (mut packets, mut is_exact, mut left) = (0, true, UNSEEN_READ_MAX);
+        for (segment, answer) in self.segments.iter().filter(|(_, a)| !a.pruned_by_time) {
+            // Damage has been reported where it matters to the answer.
+            let tagged = tagged(segment).unwrap_or(0);
+            if tagged == 0 {
+                continue;
+            }
+            let unknown = |plans: Vec<TermPlan>| plans.iter().map(|plan| plan.unknown).max();
+            let unknown = behind.explain(segment).ok().and_then(unknown).unwrap_or(0);
+            match left.checked_sub(unknown) {
+                Some(rest) => {
+                    left = rest;
+                    let count = behind.count(segment).map_or(0, |behind| behind.count);
+                    packets += count.saturating_sub(answer.count);
+                }
+                None => (packets, is_exact) = (packets + tagged, false),
+            }
+        }
+        (packets > 0).then_some((packets, is_exact))
     }
 
     /// Says how many packets Wireshark would look into further than a filter in its language does
@@ -255,13 +294,36 @@ impl Answers {
         }
     }
 
-    /// Says what tcpdump's users are often not aware of.
-    pub(crate) fn note_tagged(&self, query: &Query) {
+    /// Says what tcpdump's users are often not aware of, and why there may be nothing.
+    pub(crate) fn note_unseen(&self, query: &Query) {
         self.note_outer_only(query);
-        let tagged = self.tagged_unseen(query);
-        if tagged > 0 {
-            note(&tagged_text(tagged));
+        if let Some(unseen) = self.tagged_unseen(query) {
+            note(&tagged_text(unseen));
         }
+        if self.count() == 0 {
+            self.note_times(query);
+        }
+    }
+
+    /// Says which times there are packets from, if none of them was asked for.
+    fn note_times(&self, query: &Query) {
+        if self.segments.iter().any(|(_, answer)| !answer.pruned_by_time) {
+            return;
+        }
+        let there = self.segments.iter().filter(|(segment, _)| segment.note().records > 0);
+        let spans = there.map(|(segment, _)| (segment.note().time_min, segment.note().time_max));
+        let Some((first, last)) = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
+            return note("0 packets; the archive has none");
+        };
+        let (from, to) = query.times();
+        let asked = [
+            (from > 0).then(|| format!("from {}", format_time(from.into()))),
+            to.map(|to| format!("to {}", format_time(to.into()))),
+        ];
+        let asked: Vec<String> = asked.into_iter().flatten().collect();
+        let [first, last] = [first, last].map(|time| format_time(time.into()));
+        let asked = asked.join(" ");
+        note(&format!("0 packets; the archive covers {first} to {last}, you asked {asked}"));
     }
 
     /// Adds what could not be read of segments that have answered.
@@ -298,12 +360,21 @@ impl Answers {
     }
 }
 
+/// Packets that are read, at most, to tell what a filter does not see.
+const UNSEEN_READ_MAX: u64 = 20_000;
+
+/// A filter that looks behind one and two tags, too.
+fn through_tags(filter: &str) -> String {
+    format!("({filter}) or (vlan and ({filter})) or (vlan and vlan and ({filter}))")
+}
+
 /// That a filter does not look behind VLAN tags.
-pub(crate) fn tagged_text(tagged: u64) -> String {
+pub(crate) fn tagged_text((packets, is_exact): (u64, bool)) -> String {
+    let most = if is_exact { "" } else { "up to " };
     format!(
-        "{} in the segments asked carry VLAN tags; this filter does not look behind them, as \
-         tcpdump would not: write 'F or (vlan and F)'",
-        super::counted(tagged, "packet")
+        "{most}{} behind VLAN tags would match, too; this filter does not look there, as tcpdump \
+         would not: --through-tags does",
+        super::counted(packets, "packet")
     )
 }
 

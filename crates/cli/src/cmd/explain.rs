@@ -122,10 +122,7 @@ fn notes(args: &Args, query: &Query, answers: &Answers) -> Vec<String> {
                        equals the one given, as in Wireshark: of ip.addr neither end";
         notes.push(meaning.to_owned());
     }
-    let tagged = answers.tagged_unseen(query);
-    if tagged > 0 {
-        notes.push(tagged_text(tagged));
-    }
+    notes.extend(answers.tagged_unseen(query).map(tagged_text));
     notes
 }
 

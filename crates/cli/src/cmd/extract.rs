@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use tapdex_engine::archive::{Archive, ArchiveError, Segment};
+use tapdex_engine::archive::{Archive, ArchiveError, Cause, Segment};
 use tapdex_engine::beneath::Rights;
+use tapdex_engine::capture::blocks::Statistics;
 use tapdex_engine::capture::{CaptureError, CaptureWriter, FileFormat, Interface, Layout, Record};
 use tapdex_engine::packet::LinkType;
+use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::time::format_time;
 use tapdex_engine::query::{Fresh, Query, in_time_order};
 
@@ -32,7 +34,8 @@ use super::{CANNOT_WRITE, Nothing, note};
 ///     tapdex extract --follow --from now 'port 53' -w - | wireshark -k -i -
 ///
 /// The file is pcapng unless its name ends in .pcap or -F says so; a pcap file has room for one
-/// link type only. It has its name when it is complete; Ctrl-C leaves nothing behind. When no
+/// link type only. A pcapng file also says how many packets of an interface the archive has from
+/// the times asked about, and how many were lost then. It has its name when it is complete; Ctrl-C leaves nothing behind. When no
 /// packet matches it is a capture without packets, and the exit code is 0 (1 with --fail-if-empty).
 ///
 /// With --flow all packets of the conversations are written in which a packet matches: those
@@ -116,9 +119,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         output.finish()?;
     }
     drop(progress);
-    answers.note_tagged(&query);
+    answers.note_unseen(&query);
     if written.stopped {
-        note("stopped at the limit; more packets match");
+        let more = match args.flow || args.follow {
+            true => "more packets match".to_owned(),
+            false => format!("{} written of {found} that match", written.packets),
+        };
+        note(&format!("stopped at the limit; {more}"));
     }
     let seconds = started.elapsed().as_secs_f64();
     summary(&answers, written.packets, Some(written.bytes), seconds);
@@ -154,6 +161,7 @@ fn write(
         writer: CaptureWriter::new(target, format, &[], &comment(args, query))?,
         format,
         interfaces: Vec::new(),
+        written: Vec::new(),
         // Nothing is known of interfaces that are to come.
         merged: if args.follow { (1_000_000_000, 0) } else { merged(answers) },
         packets: 0,
@@ -174,6 +182,9 @@ fn write(
         let interface = first.and_then(|(s, _)| s.note().layout.interfaces.first());
         let interface = interface.map_or(Interface::new(1, 1_000_000_000), Interface::clone);
         extract.writer.add_interface(&interface)?;
+    }
+    if format == FileFormat::Pcapng && !args.follow {
+        extract.write_statistics(query, answers)?;
     }
     let Extract { writer, packets, bytes, stopped, .. } = extract;
     drop(writer.finish().context(CANNOT_WRITE)?);
@@ -224,6 +235,8 @@ struct Extract<W: Write> {
     format: FileFormat,
     /// Those that packets came from; their place is their number in the file.
     interfaces: Vec<Interface>,
+    /// Packets of each.
+    written: Vec<u64>,
     merged: (u64, u32),
     packets: u64,
     /// On the wire.
@@ -267,6 +280,49 @@ impl<W: Write> Extract<W> {
         }
     }
 
+    /// Writes how many packets the archive has from each interface and from the times asked about,
+    /// matching or not, and how many were lost then. Which interface has lost them is not known.
+    fn write_statistics(&mut self, query: &Query, answers: &Answers) -> anyhow::Result<()> {
+        let (from, to) = query.times();
+        let ask = |filter: &str| -> Option<Query> {
+            let filter = Filter::parse(filter, 0).ok()?;
+            Some(Query::new(filter, Some(from.into()), to.map(i128::from)))
+        };
+        let mut counts =
+            vec![Statistics { start_ns: u64::MAX, ..Default::default() }; self.interfaces.len()];
+        for (segment, _) in answers.segments.iter().filter(|(_, a)| !a.pruned_by_time) {
+            let (note, interfaces) = (segment.note(), &segment.note().layout.interfaces);
+            for (n, interface) in interfaces.iter().enumerate() {
+                let place = self.interfaces.iter().position(|known| is_same(known, interface));
+                let Some(counts) = place.and_then(|place| counts.get_mut(place)) else { continue };
+                let filter = match interfaces.len() {
+                    1 => String::new(),
+                    _ => format!("frame.interface_id == {n}"),
+                };
+                let found = ask(&filter).and_then(|query| query.count(segment).ok());
+                counts.received += found.map_or(0, |answer| answer.count);
+                counts.start_ns = counts.start_ns.min(note.time_min.max(from));
+                let last = to.map_or(note.time_max, |to| note.time_max.min(to.saturating_sub(1)));
+                counts.end_ns = counts.end_ns.max(last);
+            }
+        }
+        if let Some(first) = counts.first_mut() {
+            for gap in answers.gaps.iter().filter(|gap| gap.cause == Cause::Lost) {
+                let lost = gap.packets.unwrap_or(0);
+                first.lost_by_kernel += lost;
+                first.received += lost;
+                first.start_ns = first.start_ns.min(gap.from_ns);
+                first.end_ns = first.end_ns.max(gap.to_ns);
+            }
+        }
+        for ((number, mut counts), written) in (0..).zip(counts).zip(&self.written) {
+            counts.delivered = *written;
+            counts.start_ns = counts.start_ns.min(counts.end_ns);
+            self.writer.statistics(number, &counts).map_err(capture_error)?;
+        }
+        Ok(())
+    }
+
     /// Whether a packet is within the limits.
     fn has_room(&mut self, args: &Args, record: &Record<'_>) -> bool {
         let captured = self.captured.saturating_add(record.data.len() as u64);
@@ -291,6 +347,9 @@ impl<W: Write> Extract<W> {
         let written: Result<(), CaptureError> =
             self.writer.packet(number, record.time_ns, record.wire_len, &record.data());
         written.map_err(capture_error)?;
+        if let Some(written) = self.written.get_mut(number as usize) {
+            *written += 1;
+        }
         self.packets += 1;
         self.bytes += u64::from(record.wire_len);
         self.captured += record.data.len() as u64;
@@ -318,8 +377,16 @@ impl<W: Write> Extract<W> {
         }
         let number = self.writer.add_interface(&interface).map_err(capture_error)?;
         self.interfaces.push(interface);
+        self.written.push(0);
         Ok(number)
     }
+}
+
+/// Whether an interface of a file is one of an archive's, whose clock may be another.
+fn is_same(known: &Interface, other: &Interface) -> bool {
+    let Interface { link, snaplen, name, description, .. } = other;
+    (known.link, known.snaplen, &known.name, &known.description)
+        == (*link, *snaplen, name, description)
 }
 
 /// Writes packets as they are recorded.

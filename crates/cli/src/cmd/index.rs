@@ -8,6 +8,7 @@ use anyhow::ensure;
 use tapdex_engine::archive::{
     Archive, ArchiveError, CodecChoice, FileReport, Ingest, Input, Order, Progress as Done,
 };
+use tapdex_engine::capture;
 use tapdex_gpu::flow::SegmentIndexer;
 use tapdex_record::units;
 
@@ -133,6 +134,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         OrderArg::Arrival => Order::Arrival,
     });
     let device = args.device.open()?;
+    if let Err(ArchiveError::NoArchive { .. }) = Archive::open(&args.output)
+        && let Some(error) = unusable(&args.files)
+    {
+        // No archive is made for nothing.
+        return Err(error.into());
+    }
     let mut archive = Archive::create(&args.output, order, args.codec)?;
     if let Some(sums) = args.sums {
         archive.keep_sums(sums == SumsArg::Yes)?;
@@ -213,6 +220,30 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         1 => Err(Incomplete("1 capture was not indexed to its end".into()).into()),
         n => Err(Incomplete(format!("{n} captures were not indexed to their end")).into()),
     }
+}
+
+/// What is wrong with the first of some captures, if none of them can be read. A stream is not
+/// looked at: it can be read only once.
+fn unusable(files: &[PathBuf]) -> Option<ArchiveError> {
+    let mut first = None;
+    for path in files {
+        let error = match path.metadata() {
+            Err(source) if path.as_os_str() != "-" => {
+                ArchiveError::Io { what: "open", path: path.clone(), source }
+            }
+            Ok(data) if data.is_file() => match capture::open(path) {
+                Ok(_) => return None,
+                Err(source) => ArchiveError::Capture { path: path.clone(), source },
+            },
+            Ok(data) if data.is_dir() => {
+                let source = std::io::ErrorKind::IsADirectory.into();
+                ArchiveError::Io { what: "read", path: path.clone(), source }
+            }
+            _ => return None,
+        };
+        first.get_or_insert(error);
+    }
+    first
 }
 
 /// How far the work is.

@@ -156,7 +156,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return Err(Interrupted.into());
     }
     if let Source::Archive(answers) = &mut source {
-        answers.note_tagged(&query);
+        answers.note_unseen(&query);
         answers.fail(failed);
         answers.finish(args.question.allow)?;
     }

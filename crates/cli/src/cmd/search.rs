@@ -104,8 +104,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         }
     }
     out.flush().context(CANNOT_WRITE)?;
+    let all = answers.count();
     if !args.quiet {
-        answers.note_tagged(&query);
+        if !args.follow && args.count_max == Some(printed) && printed < all {
+            note(&format!("{printed} shown of {all} that match"));
+        }
+        answers.note_unseen(&query);
         summary(&answers, printed, bytes, started.elapsed().as_secs_f64());
     }
     answers.finish(args.question.allow)?;

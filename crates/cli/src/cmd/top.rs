@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         answers.write_missing(out)?;
     }
     out.flush().context(CANNOT_WRITE)?;
-    answers.note_tagged(&query);
+    answers.note_unseen(&query);
     summary(&answers, answers.count(), None, started.elapsed().as_secs_f64());
     answers.finish(args.question.allow)
 }

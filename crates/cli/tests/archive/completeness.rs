@@ -82,6 +82,17 @@ fn lost_packets_are_told_where_they_were_lost_and_nowhere_else() {
             assert!(ended.code == Some(0) && ended.err.contains(&text), "{lost} {ended:?}");
         }
     }
+    // What is taken out says so, and it is known again when it is indexed.
+    place.words("extract --force --allow-incomplete -w out.pcapng").done();
+    let bytes = std::fs::read(place.path("out.pcapng")).unwrap();
+    let mut reader = capture::CaptureReader::open(&bytes[..]).unwrap();
+    reader.gather_statistics();
+    while reader.next().unwrap().is_some() {}
+    let [told] = reader.take_statistics()[..] else { panic!("not one block") };
+    assert_eq!((told.received, told.delivered, told.lost()), (46_610, 100, 46_510));
+    place.words("index -q -o again out.pcapng").done();
+    let said = place.words("search -r again --count").failed(3);
+    assert!(said.contains("46510 packets lost while recording"), "{said}");
     let text = "46510 packets lost while recording, in 3 intervals between";
     for command in ["info", "verify", "verify --quick"] {
         let ended = place.words(command);

@@ -177,7 +177,7 @@ fn plans_say_what_was_done() {
     let port = line("tcp port 443 ");
     assert_eq!(port[3..5], ["columns".to_owned(), place.count("tcp port 443").to_string()]);
     assert!(line("ip[8] < 64").contains(&"packets".to_owned()), "{text}");
-    assert!(text.contains("carry VLAN tags"), "{text}");
+    assert!(text.contains("behind VLAN tags would match"), "{text}");
     let text = place.run(&["explain", "ip.addr != 203.0.113.1"]).done();
     assert!(text.contains("language  wireshark"), "{text}");
     assert!(text.contains("neither end") && !text.contains("VLAN"), "{text}");

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::blocks::{self, PACKET_BLOCK_LEN};
+use super::blocks::{self, PACKET_BLOCK_LEN, Statistics};
 use super::error::CaptureError;
 use super::{Interface, block_max, frame_max};
 use crate::error::Expected;
@@ -151,6 +151,16 @@ impl<W: Write> CaptureWriter<W> {
             FileFormat::Pcapng => self.write_block(interface, time_ns, wire_len, len, data),
             FileFormat::Pcap => self.write_record(time_ns, wire_len, len, data),
         }
+    }
+
+    /// Writes what became of the packets of an interface; a pcap file has no place for that.
+    pub fn statistics(&mut self, interface: u32, counts: &Statistics) -> Result<(), CaptureError> {
+        if self.format == FileFormat::Pcap {
+            return Ok(());
+        }
+        let mut block = Vec::new();
+        blocks::statistics(&mut block, interface, counts);
+        self.put(&block)
     }
 
     #[inline]

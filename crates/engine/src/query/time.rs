@@ -47,6 +47,8 @@ pub enum TimeError {
 }
 
 const SECOND: i128 = 1_000_000_000;
+/// The first moment that has no date.
+const YEAR_10000: i128 = 253_402_300_800 * SECOND;
 
 /// Units and their nanoseconds.
 const UNITS: [(&str, i128); 8] = [
@@ -75,23 +77,42 @@ pub fn parse_time(text: &str, now_ns: i128, utc: bool) -> Result<i128, TimeError
     if text.starts_with(|first: char| first.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
     {
-        return decimal(text, SECOND).ok_or_else(|| form(text));
+        let time = decimal(text, SECOND).ok_or_else(|| form(text))?;
+        if time >= YEAR_10000 {
+            let reason = "seconds since 1970 are expected, and that is after the year 9999; \
+                          milliseconds are written with a point, as in 1351965900.250";
+            return Err(value(text, reason));
+        }
+        return Ok(time);
     }
     let zoned = text
         .rfind(['T', 't', ' '])
         .and_then(|at| text.get(at..))
         .is_some_and(|clock| clock.contains(['Z', 'z', '+', '-']));
     if zoned {
-        let time: Timestamp = padded(text).parse().map_err(|error| value(text, error))?;
+        let time: Timestamp =
+            padded(text).parse().map_err(|error: jiff::Error| value(text, error))?;
         return Ok(time.as_nanosecond());
     }
     if !text.starts_with(|first: char| first.is_ascii_digit()) {
         return Err(form(text));
     }
-    let civil: DateTime = padded(text).parse().map_err(|error| value(text, error))?;
-    let zone = if utc { TimeZone::UTC } else { TimeZone::system() };
-    let zoned: Zoned = civil.to_zoned(zone).map_err(|error| value(text, error))?;
+    let civil: DateTime = padded(text).parse().map_err(|error: jiff::Error| value(text, error))?;
+    let zone = if utc { TimeZone::UTC } else { local_zone(text)? };
+    let zoned: Zoned = civil.to_zoned(zone).map_err(|error: jiff::Error| value(text, error))?;
     Ok(zoned.timestamp().as_nanosecond())
+}
+
+/// The zone of this machine, or of who asks. Where nobody has said anything it is UTC.
+fn local_zone(text: &str) -> Result<TimeZone, TimeError> {
+    match (TimeZone::try_system(), std::env::var("TZ")) {
+        (Ok(zone), _) => Ok(zone),
+        (Err(_), Ok(name)) if !name.is_empty() => {
+            let reason = format!("the time zone TZ={name} is not known; mend it, or use --utc");
+            Err(value(text, reason))
+        }
+        (Err(_), _) => Ok(TimeZone::UTC),
+    }
 }
 
 /// A time as RFC 3339, in UTC, with nine digits behind the second.
@@ -154,6 +175,6 @@ fn form(text: &str) -> TimeError {
     TimeError::Form { text: text.to_owned() }
 }
 
-fn value(text: &str, error: jiff::Error) -> TimeError {
-    TimeError::Value { text: text.to_owned(), reason: error.to_string() }
+fn value(text: &str, reason: impl ToString) -> TimeError {
+    TimeError::Value { text: text.to_owned(), reason: reason.to_string() }
 }
