@@ -10,7 +10,7 @@ use tapdex_engine::archive::{Archive, ArchiveError, Gap, Segment, UnreadPackets,
 use tapdex_engine::packet::Encap;
 use tapdex_engine::query::filter::{Expr, Filter, Shift, Syntax, Term, Test};
 use tapdex_engine::query::time::{format_time, parse_time};
-use tapdex_engine::query::{Answer, Query, TermPlan};
+use tapdex_engine::query::{Answer, Query};
 
 use super::missing::{self, AllowArg, Story};
 use super::{filter_file, note};
@@ -265,9 +265,8 @@ impl Answers {
             if tagged == 0 {
                 continue;
             }
-            let unknown = |plans: Vec<TermPlan>| plans.iter().map(|plan| plan.unknown).max();
-            let unknown = behind.explain(segment).ok().and_then(unknown).unwrap_or(0);
-            match left.checked_sub(unknown) {
+            // About what the filter itself had to read is read again, and tagged packets at most.
+            match left.checked_sub(answer.read.saturating_add(tagged)) {
                 Some(rest) => {
                     left = rest;
                     let count = behind.count(segment).map_or(0, |behind| behind.count);
