@@ -140,7 +140,7 @@ impl Wire {
     /// All packets of the archive, in the order of their times.
     #[track_caller]
     pub fn recorded(&self) -> Frames {
-        self.sh("tapdex extract -r archive -w recorded.pcapng --force");
+        self.sh("tapdex extract -r archive --allow-incomplete -w recorded.pcapng --force");
         self.frames("recorded.pcapng", "")
     }
 
