@@ -255,6 +255,11 @@ impl Answers {
         if !is_moved_by_tags(query.filter()) {
             return None;
         }
+        if query.text().len() > UNSEEN_TEXT_MAX {
+            let asked = self.segments.iter().filter(|(_, answer)| !answer.pruned_by_time);
+            let most: u64 = asked.map(|(segment, _)| tagged(segment).unwrap_or(0)).sum();
+            return (most > 0).then_some((most, false));
+        }
         let behind = Filter::parse_as(Syntax::Pcap, &through_tags(query.text()), 0).ok()?;
         let (from, to) = query.times();
         let behind = Query::new(behind, Some(from.into()), to.map(i128::from));
@@ -361,6 +366,9 @@ impl Answers {
 
 /// Packets that are read, at most, to tell what a filter does not see.
 const UNSEEN_READ_MAX: u64 = 20_000;
+
+/// Bytes of a filter, at most, that is asked once more to tell what it does not see.
+const UNSEEN_TEXT_MAX: usize = 4_096;
 
 /// A filter that looks behind one and two tags, too.
 fn through_tags(filter: &str) -> String {
