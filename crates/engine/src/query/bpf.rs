@@ -24,7 +24,8 @@
 //!   by zero reject the packet, and numbers have 32 bits that wrap around.
 //! - But for one thing: scratch memory that a program looks at before it stores something there is
 //!   0. libpcap compiles such programs, for what follows `geneve` where that does not hold, and its
-//!   own machine then takes what is left of the packets before.
+//!   own machine then takes what is left of the packets before. And a program that goes round for
+//!   ever rejects the packet.
 //! - A filter that libpcap calls "expression rejects all packets" is a program that does.
 //! - Filters are compiled as `tcpdump -r` compiles them: for a file, optimised, and with 0 for the
 //!   netmask, so that `ip broadcast` means the addresses 0.0.0.0 and 255.255.255.255.
@@ -143,6 +144,10 @@ enum Code {
     XToA,
 }
 
+/// Jumps after which a packet is rejected. `protochain` goes round, and some programs for it do so
+/// for ever on some packets, in libpcap's machine as well; no packet has so many headers.
+const JUMPS_MAX: usize = 1 << 16;
+
 /// Words of scratch memory.
 const MEMORY: usize = 16;
 
@@ -209,6 +214,14 @@ impl Program {
         self.run(frame, wire_len, &mut [0; MEMORY]).unwrap_or(0) != 0
     }
 
+    /// Whether it comes to an end for this frame; libpcap's machine goes on for ever if not.
+    #[cfg(feature = "testing")]
+    pub fn ends(&self, frame: &[u8], wire_len: u32) -> bool {
+        let mut jumps = JUMPS_MAX;
+        _ = self.run_for(frame, wire_len, &mut [0; MEMORY], &mut jumps);
+        jumps > 0
+    }
+
     /// Whether it looks, for this frame, at scratch memory that it stored nothing in. libpcap's
     /// machine then finds there what the packets before it left.
     #[cfg(feature = "testing")]
@@ -220,6 +233,17 @@ impl Program {
 
     /// What it returns; `None` if a load or a division ended it.
     fn run(&self, frame: &[u8], wire_len: u32, memory: &mut impl Memory) -> Option<u32> {
+        self.run_for(frame, wire_len, memory, &mut { JUMPS_MAX })
+    }
+
+    /// The same, with so many jumps, which are counted down.
+    fn run_for(
+        &self,
+        frame: &[u8],
+        wire_len: u32,
+        memory: &mut impl Memory,
+        jumps: &mut usize,
+    ) -> Option<u32> {
         let (mut a, mut x) = (0_u32, 0_u32);
         let mut at = 0_usize;
         loop {
@@ -245,7 +269,11 @@ impl Program {
                 Code::AluNumber(alu) => a = alu.apply(a, k)?,
                 Code::AluX(alu) => a = alu.apply(a, x)?,
                 Code::Negate => a = a.wrapping_neg(),
-                Code::Jump => at = step.yes as usize,
+                Code::Jump => {
+                    // Only these lead back.
+                    *jumps = jumps.checked_sub(1)?;
+                    at = step.yes as usize;
+                }
                 Code::AskNumber(ask) => at = step.next(ask.holds(a, k)),
                 Code::AskX(ask) => at = step.next(ask.holds(a, x)),
                 Code::AskSet => {
@@ -591,6 +619,12 @@ mod tests {
         assert!(program(&["255 0 0 0", "6 0 0 0"]).is_err());
         assert!(program(&["6 0 0"]).is_err());
         assert!(program(&["5 0 0 4294967295", "6 0 0 0"]).is_ok());
+    }
+
+    #[test]
+    fn programs_that_go_round_come_to_an_end() {
+        let program = program(&["5 0 0 4294967295", "6 0 0 1"]).unwrap();
+        assert!(!program.matches(&[], 0));
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub(crate) enum Outcome {
     Refused,
     /// Both have the same packets; whether those are some and not all.
     Same(bool),
-    /// They differ where libpcap's answer is not the same for the same packet each time.
+    /// libpcap has no answer, or not the same one for the same packet each time.
     Chance,
     /// They differ.
     Differs(String),
@@ -123,8 +123,19 @@ impl Pair {
         }
     }
 
+    /// Whether libpcap comes to an end with all packets.
+    fn ends(&self, text: &str) -> bool {
+        let first = self.truth.packets[0].record();
+        let Ok(program) = Program::compile(text, first.link, first.swapped) else { return true };
+        let mut records = self.truth.packets.iter().map(|packet| packet.record());
+        records.all(|record| program.ends(record.data, record.wire_len))
+    }
+
     /// Asks both.
     pub(crate) fn ask(&self, text: &str) -> Outcome {
+        if text.contains("protochain") && !self.ends(text) {
+            return Outcome::Chance;
+        }
         let verdict = self.truth.ask(text);
         let query = match Filter::parse_as(Syntax::Pcap, text, NOW_NS) {
             Ok(filter) => Query::new(filter, None, None),
