@@ -258,6 +258,8 @@ mod search {
         let once = place.count("vlan and udp port 53");
         let tagged = once + place.count("vlan and vlan and udp port 53");
         assert!(tagged > 0 && both == pcap + tagged, "{both} {pcap} {tagged}");
+        let through = "udp port 53 or (vlan and udp port 53) or (vlan and vlan and udp port 53)";
+        let tagged = place.count(through) - pcap;
         let said = place.run(&["search", "--count", "udp port 53"]).err;
         assert!(said.contains(&format!("{tagged} packets behind VLAN tags would match")), "{said}");
         for filter in ["udp.port == 53", "vlan and udp port 53", "ether multicast", "less 100"] {

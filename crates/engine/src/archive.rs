@@ -565,7 +565,7 @@ fn has_files(folder: &Path) -> bool {
 }
 
 /// What to do about settings that are damaged.
-const MENDED: &str = "\ntapdex repair writes it again";
+const MENDED: &str = "\n  tapdex repair writes it again";
 
 /// Reads the settings of an archive.
 fn read_settings(root: &Root, path: &Path) -> Result<Settings, ArchiveError> {
@@ -585,8 +585,10 @@ fn read_settings(root: &Root, path: &Path) -> Result<Settings, ArchiveError> {
         Err(error) => return Err(ArchiveError::io("read", path, error)),
     };
     let bad = |message: String| ArchiveError::BadSettings { path: path.to_owned(), message };
-    let file: SettingsFile = toml::from_str(&text)
-        .map_err(|error| bad(format!("{}{MENDED}", error.to_string().trim_end())))?;
+    let file: SettingsFile = toml::from_str(&text).map_err(|error| {
+        let lines = error.to_string().trim_end().replace('\n', "\n  ");
+        bad(format!("{lines}{MENDED}"))
+    })?;
     if file.version != VERSION {
         return Err(bad(format!("version {} is not known, only {VERSION} is", file.version)));
     }

@@ -292,8 +292,8 @@ impl Answers {
             let verb = if packets == 1 { "was" } else { "were" };
             let packets = super::counted(packets, "packet");
             note(&format!(
-                "{packets} in tunnels, ICMP errors or PPPoE, or behind MPLS, {verb} judged by outer \
-                 headers only; Wireshark would look inside"
+                "{packets} in tunnels, ICMP errors or PPPoE, or behind MPLS, {verb} judged by \
+                 outer headers only; Wireshark would look inside"
             ));
         }
     }

@@ -35,8 +35,9 @@ use super::{CANNOT_WRITE, Nothing, note};
 ///
 /// The file is pcapng unless its name ends in .pcap or -F says so; a pcap file has room for one
 /// link type only. A pcapng file also says how many packets of an interface the archive has from
-/// the times asked about, and how many were lost then. It has its name when it is complete; Ctrl-C leaves nothing behind. When no
-/// packet matches it is a capture without packets, and the exit code is 0 (1 with --fail-if-empty).
+/// the times asked about, and how many were lost then. It has its name when it is complete; Ctrl-C
+/// leaves nothing behind. When no packet matches it is a capture without packets, and the exit code
+/// is 0 (1 with --fail-if-empty).
 ///
 /// With --flow all packets of the conversations are written in which a packet matches: those
 /// between the same addresses and ports, in both directions, with VLAN tags or without. Of packets

@@ -10,8 +10,8 @@ fn a_list_is_what_its_entries_ask() {
     let list = "# ours\n10.1.0.0/16\n\n 203.0.113.1 # the server\n2001:db8::1\r\n\
                 2001:db8:5::/48\n02:00:00:00:00:01\n";
     std::fs::write(place.path("list"), list).unwrap();
-    let filter = "net 10.1.0.0/16 or host 203.0.113.1 or host 2001:db8::1 or net 2001:db8:5::/48 or \
-                  ether host 02:00:00:00:00:01";
+    let filter = "net 10.1.0.0/16 or host 203.0.113.1 or host 2001:db8::1 or \
+                  net 2001:db8:5::/48 or ether host 02:00:00:00:00:01";
     let all = place.run(&["search", "--count", filter]).done();
     assert_eq!(place.run(&["search", "--count", "--filter-file", "list"]).done(), all);
     assert_ne!(all.trim(), "0");

@@ -104,7 +104,7 @@ impl std::fmt::Display for Form {
 /// The error for bytes that are not of the form they should be, with hints at what they may be.
 pub(super) fn refusal(form: Form, bytes: &[u8], rows: u32, error: &DecodeError) -> anyhow::Error {
     let hints: String =
-        hints(form, bytes, rows, error).map(|hint| format!("\nhint: {hint}")).collect();
+        hints(form, bytes, rows, error).map(|hint| format!("\n  hint: {hint}")).collect();
     anyhow!("not what {form} writes for {rows} rows: {error}{hints}")
 }
 

@@ -64,7 +64,9 @@ impl Config {
             .and_then(|file| read_text(file, CONFIG_LEN_MAX))
             .with_context(|| format!("cannot read {}", path.display()))?;
         toml::from_str(&text).map_err(|error| {
-            anyhow::anyhow!("{}: {}", path.display(), error.to_string().trim_end())
+            // Lines of a message are indented.
+            let message = error.to_string().trim_end().replace('\n', "\n  ");
+            anyhow::anyhow!("{}: {message}", path.display())
         })
     }
 }
