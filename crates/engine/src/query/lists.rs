@@ -1,21 +1,21 @@
 //! Long lists: conditions that ask the same of one value each, such as `host A or host B or ...`.
 //!
 //! What differs between such conditions is a value in their texts. Who has seen one of them knows
-//! what the others ask, so a list is looked up, and compiled, as one condition with many values.
+//! what the others ask, so a list is looked up as one condition with many values, and compiled so
+//! where a condition compares one word.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::filter::{Direction, Expr, Shift, Term, Test};
 
-/// Conditions that have to stand side by side to be one list.
+/// Conditions of one word that have to stand side by side to be compiled as one list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
-    /// `host` and `net`. The versions of IP do not get in each other's way: a frame has one.
-    Address,
+    /// `host` and `net` of IPv4.
+    Four,
     /// `net` with an IPv6 prefix of 32 bits at most.
-    Short,
+    Six,
     Port,
-    Mac,
 }
 
 /// How a value is written.
@@ -119,12 +119,13 @@ impl<'t> Value<'t> {
 }
 
 impl Shape<'_> {
-    pub(super) fn family(&self) -> Family {
-        match self.kind {
-            Kind::Six if self.masks.len == 1 => Family::Short,
-            Kind::Four | Kind::Six => Family::Address,
-            Kind::Port => Family::Port,
-            Kind::Mac => Family::Mac,
+    /// The family of a condition; `None` if it compares several words.
+    pub(super) fn family(&self) -> Option<Family> {
+        match (self.kind, self.masks.len) {
+            (Kind::Four, 1) => Some(Family::Four),
+            (Kind::Six, 1) => Some(Family::Six),
+            (Kind::Port, 1) => Some(Family::Port),
+            _ => None,
         }
     }
 
