@@ -13,12 +13,13 @@ mod open;
 mod peers;
 mod plwah_plus;
 mod record;
+mod trust;
 
 use clap::{Parser, Subcommand};
 
 /// Measure tapdex: the tables and figures of the papers, other programs and libraries beside.
 ///
-/// Those from imc13 to choice, and record, print their tables and also write them into
+/// Those from imc13 to choice, record and trust print their tables and also write them into
 /// docs/results, as Markdown, CSV and SVG; the others print Markdown. Run them from the root of the
 /// repository, on a machine that does nothing else.
 #[derive(Debug, Parser)]
@@ -49,6 +50,9 @@ enum Command {
     All,
     /// Recording packets from a cable of its own, beside tcpdump and dumpcap; needs root.
     Record(record::Args),
+    /// What checksums of the packets cost, and long lists of addresses, beside an older tapdex and
+    /// tcpdump.
+    Trust(trust::Args),
     /// Sizes, encoding, decoding and set algebra of every codec, beside croaring and roaring.
     Codecs(codecs::Args),
     /// Building the index of one column, beside online WAH, roaring and croaring.
@@ -92,6 +96,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Record(args) => record::run(args),
+        Command::Trust(args) => trust::run(args),
         Command::Codecs(args) => codecs::run(args),
         Command::Build(args) => build::run(args),
         Command::BuildMemory(args) => build_memory::run(args),

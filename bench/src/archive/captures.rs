@@ -182,7 +182,7 @@ fn stamp_path(capture: &Path) -> PathBuf {
 }
 
 /// A made-up capture: the one that is there, if it was made in the same way.
-fn made(
+pub fn made(
     folder: &Folder,
     name: &str,
     mean_len: Option<u32>,

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
 
 /// Between two looks at a process that has run for a while.
 const LOOK: Duration = Duration::from_millis(5);
@@ -44,6 +45,14 @@ pub fn run(command: &mut Command) -> anyhow::Result<Output> {
         String::from_utf8_lossy(&output.stderr).trim_end()
     );
     Ok(output)
+}
+
+/// Seconds of CPU time of all processes that we have started and that have ended.
+pub fn cpu_of_children() -> anyhow::Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let seconds =
+        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
 /// Bytes that are free on the disk where a folder is.

@@ -6,7 +6,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -170,12 +169,12 @@ impl<'a> Recorder<'a> {
         }
         let name = self.contestant.name();
         let pid = Pid::from_raw(i32::try_from(self.process.0.id())?);
-        let others = cpu_of_children()?;
+        let others = process::cpu_of_children()?;
         let started = Instant::now();
         kill(pid, Signal::SIGINT).with_context(|| format!("{name} is gone: {:?}", self.said()))?;
         let status = self.process.wait(END_MAX)?;
         let end_seconds = started.elapsed().as_secs_f64();
-        let cpu_seconds = cpu_of_children()? - others - self.cpu_before;
+        let cpu_seconds = process::cpu_of_children()? - others - self.cpu_before;
         let said = self.said()?;
         let ended_well = status.is_some_and(|status| status.success());
         ensure!(ended_well, "{name} ended with {status:?}: {}", said.trim_end());
@@ -291,14 +290,6 @@ fn cpu_of(pid: u32) -> f64 {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0.0 };
     let ns: u64 = threads.flatten().filter_map(|entry| of_thread(entry.path())).sum();
     ns as f64 / 1e9
-}
-
-/// The same of all processes that we have started and that have ended.
-fn cpu_of_children() -> anyhow::Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let seconds =
-        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
 /// Bytes that a process has written.
