@@ -138,7 +138,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ),
         (
             "checked",
-            "every count of a filter against tcpdump's, that of a list against one by hand".to_owned(),
+            "every count of a filter against tcpdump's, that of a list against one by hand"
+                .to_owned(),
         ),
     ];
     let title = "Checksums of the packets, and long lists of addresses";
