@@ -140,12 +140,14 @@ fn filters_that_the_optimiser_changes() {
         "not port 77 and not ip6 and not len = 31 and not ip",
         "tcp and host 10.0.0.7 or host 10.0.0.7 or host 10.0.1.2",
         "not host 10.0.0.7 and not arp and not len = 31 and not ip",
+        "greater 77 or not len >= ip6[16] or port 0",
     ];
     let mut frames = moved();
     frames.extend(whole(vec![
         eth(0x86DD, &ip6(6, &tcp(2))),
         eth(0x800, &ip4(6, &tcp(2))),
         eth(0x806, &arp()),
+        eth(0x9000, &[0; 10]),
     ]));
     same(frames, &texts);
 }
