@@ -23,6 +23,8 @@ use tapdex_record::status::Status;
 
 /// More than a pipe has room for, printed or as a capture.
 const MANY: usize = 20_000;
+/// The number of SIGHUP.
+const HANGUP: u32 = 1;
 /// No process of these tests lives longer.
 const LIFE_MAX: Duration = Duration::from_secs(300);
 
@@ -142,16 +144,30 @@ impl Running {
         signal(&self.child, name);
     }
 
+    /// What the kernel says of each of its threads.
+    fn threads(&self) -> Vec<Thread> {
+        let folder = Path::new("/proc").join(self.child.id().to_string()).join("task");
+        let threads = folder.read_dir().into_iter().flatten().flatten();
+        let read = |path: &Path| std::fs::read_to_string(path.join("status"));
+        threads.filter_map(|thread| Some(Thread(read(&thread.path()).ok()?))).collect()
+    }
+
     /// How often the thread that waits for signals has gone to sleep, if it sleeps.
     fn sleeps(&self) -> Option<u64> {
-        let threads = Path::new("/proc").join(self.child.id().to_string()).join("task");
-        let mut threads = threads.read_dir().ok()?.flatten();
-        let read = |path: &Path, name| std::fs::read_to_string(path.join(name)).unwrap_or_default();
-        let thread = threads.find(|thread| read(&thread.path(), "comm") == "ctrl-c\n")?;
-        let status = read(&thread.path(), "status");
-        let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-        value("State:")?.trim_start().strip_prefix('S')?;
-        value("voluntary_ctxt_switches:")?.trim().parse().ok()
+        self.threads().iter().find(|thread| thread.value("Name:") == "ctrl-c")?.sleeps()
+    }
+
+    /// Waits until all threads wait for something that comes from outside.
+    #[track_caller]
+    fn holds_still(&self) {
+        let mut before = None;
+        until("all threads sleep", || {
+            let now: Option<Vec<u64>> = self.threads().iter().map(Thread::sleeps).collect();
+            let now = now.filter(|sleeps| !sleeps.is_empty());
+            // None of them was awake between the two looks.
+            let last = std::mem::replace(&mut before, now);
+            before.is_some() && before == last
+        });
     }
 
     /// Sends a signal, and waits until the process has seen it.
@@ -194,6 +210,30 @@ impl Running {
         self.listener.take().unwrap().join().unwrap();
         assert_eq!(ended, Some(code), "{}", self.said());
         self.said()
+    }
+}
+
+/// What the kernel says of a thread.
+struct Thread(String);
+
+impl Thread {
+    fn value(&self, name: &str) -> &str {
+        self.0.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
+    }
+
+    /// How often it has gone to sleep, if it sleeps.
+    fn sleeps(&self) -> Option<u64> {
+        self.value("State:").strip_prefix('S')?;
+        self.value("voluntary_ctxt_switches:").parse().ok()
+    }
+
+    /// Whether a signal, by its number, does nothing to it.
+    fn is_deaf_to(&self, signal: u32) -> bool {
+        let is_in = |name| {
+            let mask = u64::from_str_radix(self.value(name), 16).unwrap();
+            mask >> (signal - 1) & 1 == 1
+        };
+        is_in("SigBlk:") || is_in("SigIgn:")
     }
 }
 
@@ -250,14 +290,13 @@ fn ctrl_c_ends_the_first_answer() {
             std::fs::write(place.path("out.pcapng"), out).unwrap();
             assert!((1..MANY).contains(&place.packets("out.pcapng").unwrap()), "{args}");
         }
-        // A second one does not wait for a reader.
+        // A second one does not wait for a reader. The pipe is full before the first: what is in
+        // the middle of it would end by itself.
         let mut follower = place.start(args);
         assert!(!follower.out.as_mut().unwrap().fill_buf().unwrap().is_empty());
+        follower.holds_still();
+        follower.is_told("INT");
         follower.signal("INT");
-        until("an end", || {
-            follower.signal("INT");
-            follower.child.try_wait().unwrap().is_some()
-        });
         follower.ends(130);
     }
 }
@@ -430,9 +469,9 @@ fn nohup_goes_on_when_the_terminal_is_gone() {
     let line = format!("trap '' HUP; exec {TAPDEX} search -r archive --follow");
     let mut follower = place.spawn(command.args(["-c", &line]).stdin(Stdio::null()));
     follower.says("no recorder runs on archive");
+    let threads = follower.threads();
+    assert!(threads.len() > 1 && threads.iter().all(|thread| thread.is_deaf_to(HANGUP)));
     follower.signal("HUP");
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(follower.child.try_wait().unwrap().is_none());
     follower.signal("TERM");
     assert_eq!(follower.rest().iter().filter(|&&byte| byte == b'\n').count(), 3);
     follower.ends(0);
