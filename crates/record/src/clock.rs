@@ -1,4 +1,6 @@
-//! The clock by which recordings grow old.
+//! The clock of a recorder: by it recordings are closed and grow old, drafts are made, and the
+//! status is told. All threads wait by it, so a test that has one of its own waits for nothing; only
+//! sources, which wait for the machine, do not.
 //!
 //! The system's clock can be set, by hand or over the network, and be wrong for a moment. Age is
 //! judged by it only while it agrees with a clock that cannot be set, which counts from the start
@@ -10,6 +12,27 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
+#[cfg(any(test, feature = "testing"))]
+pub use hand::HandClock;
+
+#[cfg(any(test, feature = "testing"))]
+mod hand;
+
+/// The threads of a recorder that wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waiter {
+    /// Who writes packets.
+    Writer,
+    /// Who completes recordings.
+    Sealer,
+    /// Who indexes them, and makes drafts.
+    Indexer,
+    /// Who sees to it that all do what they are told.
+    Governor,
+    /// Who tells how it is.
+    Teller,
+}
+
 /// The clocks of a machine.
 pub trait Clock: Debug + Sync {
     /// Nanoseconds since 1970, by the clock that can be set.
@@ -17,6 +40,29 @@ pub trait Clock: Debug + Sync {
     /// Nanoseconds since some start, by a clock that nobody can set and that does not stand still
     /// while the machine sleeps.
     fn steady_ns(&self) -> u64;
+    /// Says that a thread has done what was due, and would wait so long for more; returns how long
+    /// it may sleep before it looks at the clock again.
+    fn nap(&self, _who: Waiter, time: Duration) -> Duration {
+        time
+    }
+}
+
+/// A moment by the steady clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    pub(crate) fn now(clock: &dyn Clock) -> Self {
+        Self(clock.steady_ns())
+    }
+
+    pub(crate) fn elapsed(self, clock: &dyn Clock) -> Duration {
+        Self::now(clock).since(self)
+    }
+
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
 }
 
 /// The clocks of this machine.
@@ -138,45 +184,9 @@ impl AgeClock {
 #[allow(clippy::panic, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     const SECOND: u64 = 1_000_000_000;
     const YEAR: u64 = 365 * 24 * 3_600 * SECOND;
-
-    #[derive(Debug)]
-    struct Set {
-        now: AtomicU64,
-        steady: AtomicU64,
-    }
-
-    impl Set {
-        fn new() -> Self {
-            Self { now: AtomicU64::new(50 * YEAR), steady: AtomicU64::new(77 * SECOND) }
-        }
-
-        fn pass(&self, seconds: u64) {
-            self.now.fetch_add(seconds * SECOND, Ordering::Relaxed);
-            self.steady.fetch_add(seconds * SECOND, Ordering::Relaxed);
-        }
-
-        fn ahead(&self, ns: u64) {
-            self.now.fetch_add(ns, Ordering::Relaxed);
-        }
-
-        fn back(&self, ns: u64) {
-            self.now.fetch_sub(ns, Ordering::Relaxed);
-        }
-    }
-
-    impl Clock for Set {
-        fn now_ns(&self) -> u64 {
-            self.now.load(Ordering::Relaxed)
-        }
-
-        fn steady_ns(&self) -> u64 {
-            self.steady.load(Ordering::Relaxed)
-        }
-    }
 
     fn may_remove(judged: &Judged) -> bool {
         !matches!(judged, Judged::Paused(_))
@@ -186,29 +196,29 @@ mod tests {
     fn a_jump_pauses_until_it_is_undone() {
         for jump in [61 * SECOND, 3_600 * SECOND, 20 * YEAR] {
             for is_ahead in [true, false] {
-                let clock = Set::new();
+                let clock = HandClock::new(50 * YEAR);
                 let mut age = AgeClock::new(&clock, false);
-                clock.pass(10);
+                clock.pass(Duration::from_secs(10));
                 assert_eq!(age.judge(&clock), Judged::Now(clock.now_ns()));
                 if is_ahead {
-                    clock.ahead(jump)
+                    clock.set(clock.now_ns() + jump)
                 } else {
-                    clock.back(jump)
+                    clock.set(clock.now_ns() - jump)
                 }
                 let Judged::Paused(Some(text)) = age.judge(&clock) else { panic!("{jump}") };
                 let way = if is_ahead { "ahead" } else { "back" };
                 assert!(text.contains(&format!("{} s {way}", jump / SECOND)), "{text}");
                 for _ in 0..100 {
-                    clock.pass(60);
+                    clock.pass(Duration::from_secs(60));
                     assert_eq!(age.judge(&clock), Judged::Paused(None), "said once");
                 }
                 if is_ahead {
-                    clock.back(jump)
+                    clock.set(clock.now_ns() - jump)
                 } else {
-                    clock.ahead(jump)
+                    clock.set(clock.now_ns() + jump)
                 }
                 assert_eq!(age.judge(&clock), Judged::Resumed(clock.now_ns()));
-                clock.pass(1);
+                clock.pass(Duration::from_secs(1));
                 assert_eq!(age.judge(&clock), Judged::Now(clock.now_ns()));
             }
         }
@@ -216,54 +226,54 @@ mod tests {
 
     #[test]
     fn small_steps_are_followed_however_many() {
-        let clock = Set::new();
+        let clock = HandClock::new(50 * YEAR);
         let mut age = AgeClock::new(&clock, false);
         for _ in 0..1_000 {
-            clock.pass(1);
-            clock.ahead(30 * SECOND);
+            clock.pass(Duration::from_secs(1));
+            clock.set(clock.now_ns() + 30 * SECOND);
             assert!(may_remove(&age.judge(&clock)));
         }
     }
 
     #[test]
     fn a_sleep_of_the_machine_is_no_jump() {
-        let clock = Set::new();
+        let clock = HandClock::new(50 * YEAR);
         let mut age = AgeClock::new(&clock, false);
-        clock.pass(30 * 24 * 3_600);
+        clock.pass(Duration::from_secs(30 * 24 * 3_600));
         assert!(may_remove(&age.judge(&clock)));
     }
 
     #[test]
     fn what_stays_for_a_day_is_believed() {
-        let clock = Set::new();
+        let clock = HandClock::new(50 * YEAR);
         let mut age = AgeClock::new(&clock, false);
-        clock.ahead(YEAR);
+        clock.set(clock.now_ns() + YEAR);
         assert!(!may_remove(&age.judge(&clock)));
-        clock.pass(24 * 3_600 - 1);
+        clock.pass(Duration::from_secs(24 * 3_600 - 1));
         // It is set again: the day begins again.
-        clock.ahead(YEAR);
+        clock.set(clock.now_ns() + YEAR);
         assert!(!may_remove(&age.judge(&clock)));
-        clock.pass(24 * 3_600 - 1);
+        clock.pass(Duration::from_secs(24 * 3_600 - 1));
         assert!(!may_remove(&age.judge(&clock)));
-        clock.pass(1);
+        clock.pass(Duration::from_secs(1));
         assert_eq!(age.judge(&clock), Judged::Resumed(clock.now_ns()));
         assert_eq!(age.judge(&clock), Judged::Now(clock.now_ns()));
     }
 
     #[test]
     fn a_clock_that_is_wrong_at_the_start_removes_nothing() {
-        let clock = Set::new();
-        clock.ahead(5 * YEAR);
+        let clock = HandClock::new(50 * YEAR);
+        clock.set(clock.now_ns() + 5 * YEAR);
         let mut age = AgeClock::new(&clock, true);
         let Judged::Paused(Some(text)) = age.judge(&clock) else { panic!("it starts paused") };
         assert!(text.contains("ten minutes"), "{text}");
-        clock.pass(1);
-        clock.back(5 * YEAR);
+        clock.pass(Duration::from_secs(1));
+        clock.set(clock.now_ns() - 5 * YEAR);
         // From here on it is right, and that has to be seen, too.
         assert_eq!(age.judge(&clock), Judged::Paused(None));
-        clock.pass(599);
+        clock.pass(Duration::from_secs(599));
         assert_eq!(age.judge(&clock), Judged::Paused(None));
-        clock.pass(1);
+        clock.pass(Duration::from_secs(1));
         assert_eq!(age.judge(&clock), Judged::Resumed(clock.now_ns()));
     }
 

@@ -13,6 +13,7 @@ use tapdex_engine::archive::{ArchiveError, Drafter, Ingest, Input, Recording};
 use tapdex_engine::beneath::Rights;
 use tapdex_engine::storage::{Storage, StorageFile};
 
+use crate::clock::Moment;
 use crate::recorder::{Shared, ToDo};
 use crate::units::Rotation;
 
@@ -105,19 +106,19 @@ fn index(
 /// How much of a recording was written at a time.
 #[derive(Debug, Clone, Copy)]
 struct Written {
-    at: Instant,
+    at: Moment,
     bytes: u64,
     packets: u64,
 }
 
 impl Written {
     /// How long a recording will be open at the pace that it has had since an earlier time.
-    fn seconds_left(&self, limits: &Rotation, before: &Self, since: Instant) -> f64 {
-        let seconds = self.at.saturating_duration_since(before.at).as_secs_f64();
+    fn seconds_left(&self, limits: &Rotation, before: &Self, since: Moment) -> f64 {
+        let seconds = self.at.since(before.at).as_secs_f64();
         let until = |limit: u64, before: u64, now: u64| {
             seconds * limit.saturating_sub(now) as f64 / now.saturating_sub(before) as f64
         };
-        let open = self.at.saturating_duration_since(since);
+        let open = self.at.since(since);
         let of_time = limits.time.saturating_sub(open).as_secs_f64();
         let of_packets = until(limits.packets, before.packets, self.packets);
         of_time.min(until(limits.bytes, before.bytes, self.bytes)).min(of_packets)
@@ -143,7 +144,7 @@ impl<'a> Drafts<'a> {
         };
         let recording = &growing.recording;
         let now = Written {
-            at: Instant::now(),
+            at: shared.moment(),
             bytes: shared.counters.open_bytes.load(Ordering::Relaxed),
             packets: growing.packets.load(Ordering::Relaxed),
         };
@@ -225,15 +226,17 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::clock::HandClock;
 
     #[test]
     fn the_first_limit_at_the_last_pace_tells_how_long_it_takes() {
         let limits = Rotation { bytes: 1_000, packets: 100, time: Duration::from_secs(60) };
-        let since = Instant::now();
-        let at = |seconds, bytes, packets| Written {
-            at: since + Duration::from_secs(seconds),
-            bytes,
-            packets,
+        let clock = HandClock::new(0);
+        let since = Moment::now(&clock);
+        let at = |seconds, bytes, packets| {
+            let clock = HandClock::new(0);
+            clock.pass(Duration::from_secs(seconds));
+            Written { at: Moment::now(&clock), bytes, packets }
         };
         let left = |now: Written, before| now.seconds_left(&limits, &before, since);
         assert_eq!(left(at(10, 500, 0), at(0, 0, 0)), 10.0);

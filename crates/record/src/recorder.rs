@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tapdex_engine::archive::device::SegmentDevice;
 use tapdex_engine::archive::{Archive, ArchiveError, Loss, Recording, Recovered};
 use tapdex_engine::chain;
 
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Moment, SystemClock, Waiter};
 use crate::counters::{Counters, SourceCounters};
 use crate::disk::{Disk, FileSystem};
 use crate::keeper::Keeper;
@@ -118,6 +118,7 @@ pub enum Event<'a> {
 pub(crate) struct Shared<'a> {
     pub(crate) archive: &'a Archive,
     pub(crate) disk: &'a dyn Disk,
+    pub(crate) clock: &'a dyn Clock,
     pub(crate) rotation: Rotation,
     pub(crate) index_threads: usize,
     pub(crate) comment: String,
@@ -153,7 +154,7 @@ pub(crate) enum ToDo {
 struct Troubles {
     to_say: Vec<String>,
     /// What was said a short while ago.
-    said: Vec<(String, Instant)>,
+    said: Vec<(String, Moment)>,
 }
 
 /// What the indexer has to do.
@@ -163,7 +164,7 @@ struct ToIndex {
     queue: VecDeque<(Recording, u64)>,
     /// Those that could not be indexed, and when the last of them was tried.
     failed: VecDeque<(Recording, u64)>,
-    failed_at: Option<Instant>,
+    failed_at: Option<Moment>,
     /// No more will come.
     ended: bool,
 }
@@ -172,12 +173,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Nanoseconds since 1970.
-pub(crate) fn now_ns() -> u64 {
-    SystemClock.now_ns()
-}
-
 impl<'a> Shared<'a> {
+    pub(crate) fn moment(&self) -> Moment {
+        Moment::now(self.clock)
+    }
+
     pub(crate) fn keeper(&self) -> MutexGuard<'_, Keeper<'a>> {
         lock(&self.keeper)
     }
@@ -207,10 +207,10 @@ impl<'a> Shared<'a> {
     pub(crate) fn complain(&self, what: &str, error: &dyn std::error::Error) {
         let text = format!("{what}{}", chain(error));
         let mut troubles = lock(&self.troubles);
-        troubles.said.retain(|(_, at)| at.elapsed() < SAID_AGAIN);
+        troubles.said.retain(|(_, at)| at.elapsed(self.clock) < SAID_AGAIN);
         let is_new = troubles.said.iter().all(|(said, _)| *said != text);
         if is_new && troubles.said.len() < COMPLAINTS_MAX {
-            troubles.said.push((text.clone(), Instant::now()));
+            troubles.said.push((text.clone(), self.moment()));
             troubles.to_say.push(text);
         }
     }
@@ -242,7 +242,7 @@ impl<'a> Shared<'a> {
     /// [`indexed_one`](Self::indexed_one).
     pub(crate) fn next_to_index(&self) -> ToDo {
         let mut to_index = lock(&self.to_index);
-        let mut waited = false;
+        let asked = self.moment();
         loop {
             if self.abandon.load(Ordering::Relaxed) {
                 return ToDo::End;
@@ -253,15 +253,17 @@ impl<'a> Shared<'a> {
             if to_index.ended {
                 return ToDo::End;
             }
-            if to_index.failed_at.is_some_and(|at| at.elapsed() >= INDEX_AGAIN) {
+            if to_index.failed_at.is_some_and(|at| at.elapsed(self.clock) >= INDEX_AGAIN) {
                 to_index.failed_at = None;
                 to_index.queue = std::mem::take(&mut to_index.failed);
                 continue;
             }
-            if std::mem::replace(&mut waited, true) {
+            let waited = asked.elapsed(self.clock);
+            if waited >= DRAFT_EVERY {
                 return ToDo::Draft;
             }
-            let woken = self.more_to_index.wait_timeout(to_index, DRAFT_EVERY);
+            let nap = self.clock.nap(Waiter::Indexer, DRAFT_EVERY.saturating_sub(waited));
+            let woken = self.more_to_index.wait_timeout(to_index, nap);
             to_index = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -283,7 +285,7 @@ impl<'a> Shared<'a> {
         let mut to_index = lock(&self.to_index);
         let first = to_index.queue.pop_front();
         to_index.failed.extend(first);
-        to_index.failed_at = Some(Instant::now());
+        to_index.failed_at = Some(self.moment());
         drop(to_index);
         self.count_waiting();
     }
@@ -331,7 +333,7 @@ impl<'a> Recorder<'a> {
         Self::on_machine(archive, sources, options, disk, &SystemClock)
     }
 
-    /// The same with clocks of one's own, by which recordings grow old.
+    /// The same with clocks of one's own.
     pub fn on_machine(
         archive: &'a Archive,
         sources: Vec<Source>,
@@ -366,6 +368,7 @@ impl<'a> Recorder<'a> {
         let shared = Shared {
             archive,
             disk,
+            clock,
             rotation,
             index_threads: options.index_threads.max(1),
             comment: format!("recorded from {}", names.join(", ")),
@@ -388,7 +391,7 @@ impl<'a> Recorder<'a> {
         let left = shared.keeper().unindexed();
         for recording in archive.recordings()? {
             if left.contains(recording.name()) {
-                shared.to_index(&recording, now_ns());
+                shared.to_index(&recording, clock.now_ns());
             }
         }
         for error in &unsealed {
@@ -407,7 +410,7 @@ impl<'a> Recorder<'a> {
             sources: sources.into_iter().map(with_counters).collect(),
             recovered,
             before: before.unwrap_or_default(),
-            started_ns: now_ns(),
+            started_ns: clock.now_ns(),
             _lock: lock,
         })
     }
@@ -486,19 +489,20 @@ impl<'a> Recorder<'a> {
                 govern(shared, control, options.finish, [&writing, &sealing, &indexing]);
                 over.store(true, Ordering::Relaxed);
             });
-            let mut told = None::<Instant>;
+            let mut told = None::<Moment>;
             while !over.load(Ordering::Relaxed) {
-                if told.is_none_or(|told| told.elapsed() >= STATUS_EVERY) {
-                    told = Some(Instant::now());
+                if told.is_none_or(|told| told.elapsed(shared.clock) >= STATUS_EVERY) {
+                    told = Some(shared.moment());
                     teller.tell(tell);
                 }
-                std::thread::sleep(TICK);
+                std::thread::sleep(shared.clock.nap(Waiter::Teller, TICK));
             }
         });
         for counters in &counters {
             // Lost when there was no recording left to say so.
             let untold = counters.lost().saturating_sub(counters.lost_told.load(Ordering::Relaxed));
-            let (from_ns, to_ns) = counters.take_lost_span().unwrap_or((started_ns, now_ns()));
+            let span = counters.take_lost_span();
+            let (from_ns, to_ns) = span.unwrap_or((started_ns, shared.clock.now_ns()));
             if untold > 0
                 && let Err(error) = shared.archive.remember_lost(Loss::new(from_ns, to_ns, untold))
             {
@@ -518,8 +522,8 @@ fn govern(
     finish: Duration,
     [writing, sealing, indexing]: [&ScopedJoinHandle<'_, ()>; 3],
 ) {
-    let mut sealed = None::<Instant>;
-    let mut looked = None::<Instant>;
+    let mut sealed = None::<Moment>;
+    let mut looked = None::<Moment>;
     while !indexing.is_finished() {
         if control.stop.load(Ordering::Relaxed) {
             shared.stop.store(true, Ordering::Relaxed);
@@ -532,20 +536,20 @@ fn govern(
             shared.stop.store(true, Ordering::Relaxed);
         }
         if sealed.is_none() && sealing.is_finished() {
-            sealed = Some(Instant::now());
+            sealed = Some(shared.moment());
             shared.end_of_indexing();
         }
         // Who has told us to stop does not want to wait for long.
         let late = control.stop.load(Ordering::Relaxed)
-            && sealed.is_some_and(|sealed| sealed.elapsed() >= finish);
+            && sealed.is_some_and(|sealed| sealed.elapsed(shared.clock) >= finish);
         if late || control.hurry.load(Ordering::Relaxed) && sealed.is_some() {
             shared.abandon.store(true, Ordering::Relaxed);
         }
-        if looked.is_none_or(|at| at.elapsed() >= STATUS_EVERY) {
-            looked = Some(Instant::now());
+        if looked.is_none_or(|at| at.elapsed(shared.clock) >= STATUS_EVERY) {
+            looked = Some(shared.moment());
             shared.expire();
         }
-        std::thread::sleep(TICK);
+        std::thread::sleep(shared.clock.nap(Waiter::Governor, TICK));
     }
 }
 
@@ -557,7 +561,7 @@ struct Teller<'s, 'a> {
     started_ns: u64,
     device: &'static str,
     /// When it was told last, and what had been recorded then.
-    last: Option<(Instant, Totals)>,
+    last: Option<(Moment, Totals)>,
     ended: bool,
 }
 
@@ -601,10 +605,10 @@ impl Teller<'_, '_> {
             removed_packets: removed.packets,
             pauses: get(&counters.pauses),
         };
-        let now = Instant::now();
+        let now = self.shared.moment();
         let (mut packets_per_second, mut bits_per_second) = (0.0, 0.0);
         if let Some((then, before)) = &self.last {
-            let seconds = now.duration_since(*then).as_secs_f64().max(1e-3);
+            let seconds = now.since(*then).as_secs_f64().max(1e-3);
             let gained = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
             packets_per_second = gained(run.packets, before.packets);
             bits_per_second = 8.0 * gained(run.wire_bytes, before.wire_bytes);
@@ -612,7 +616,7 @@ impl Teller<'_, '_> {
         self.last = Some((now, run));
         let open_bytes = get(&counters.open_bytes);
         let open_oldest = Some(get(&counters.open_time_min)).filter(|&ns| ns > 0);
-        let (now_ns, since) = (now_ns(), get(&counters.waiting_since_ns));
+        let (now_ns, since) = (self.shared.clock.now_ns(), get(&counters.waiting_since_ns));
         let lag = if since == 0 { 0 } else { now_ns.saturating_sub(since) };
         Status {
             pid: std::process::id(),

@@ -3,13 +3,14 @@
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tapdex_engine::archive::Recording;
 use tapdex_engine::storage::Storage;
 
+use crate::clock::Waiter;
 use crate::keeper::Kept;
-use crate::recorder::{Shared, now_ns};
+use crate::recorder::Shared;
 use crate::writer::Closed;
 
 /// How often what was written is synced.
@@ -20,18 +21,19 @@ const FAILED_MAX: usize = 16;
 
 /// Completes recordings until the writer has ended.
 pub(crate) fn run(shared: &Shared<'_>, closed: &Receiver<Closed>) {
-    let mut synced = Instant::now();
+    let mut synced = shared.moment();
     let mut failed: Vec<Closed> = Vec::new();
     loop {
-        match closed.recv_timeout(SYNC_EVERY.saturating_sub(synced.elapsed())) {
+        let left = SYNC_EVERY.saturating_sub(synced.elapsed(shared.clock));
+        match closed.recv_timeout(shared.clock.nap(Waiter::Sealer, left)) {
             Ok(closed) => failed.extend(complete(shared, closed)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if synced.elapsed() >= SYNC_EVERY {
+        if synced.elapsed(shared.clock) >= SYNC_EVERY {
             sync(shared);
             failed = failed.into_iter().filter_map(|closed| complete(shared, closed)).collect();
-            synced = Instant::now();
+            synced = shared.moment();
         }
         if failed.len() > FAILED_MAX {
             // It is searched under its hidden name, and completed by the next start.
@@ -139,5 +141,5 @@ fn take_back(shared: &Shared<'_>, closed: &Closed, mut missing: u64) {
 fn finish(shared: &Shared<'_>, recording: &Recording, packets: u64) {
     shared.counters.sealed.fetch_add(1, Ordering::Relaxed);
     shared.sealed_packets(packets);
-    shared.to_index(recording, now_ns());
+    shared.to_index(recording, shared.clock.now_ns());
 }

@@ -11,15 +11,16 @@ use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tapdex_engine::archive::{ArchiveError, Recording};
 use tapdex_engine::capture::blocks::{self, Statistics};
 
+use crate::clock::{Moment, Waiter};
 use crate::counters::SourceCounters;
 use crate::disk::PacketFile;
 use crate::queue::{Block, Registered};
-use crate::recorder::{Shared, now_ns};
+use crate::recorder::Shared;
 
 const ALIGN: usize = 4_096;
 /// How often the clock is looked at while nothing comes.
@@ -62,7 +63,7 @@ pub(crate) struct Current(Mutex<Option<Growing>>);
 #[derive(Debug, Clone)]
 pub(crate) struct Growing {
     pub(crate) recording: Recording,
-    pub(crate) since: Instant,
+    pub(crate) since: Moment,
     pub(crate) file: Arc<dyn PacketFile>,
     pub(crate) packets: Arc<AtomicU64>,
     /// It could not be synced once: the system would not say so again.
@@ -194,7 +195,7 @@ pub(crate) struct Writer<'s, 'a> {
     told: Vec<Statistics>,
     /// The end of the time that they speak for, and when they last told of losses.
     told_ns: u64,
-    losses_told: Instant,
+    losses_told: Moment,
     /// No recording of this run has told when it began.
     is_first: bool,
     /// The number of the last recording of this run.
@@ -211,8 +212,8 @@ impl<'s, 'a> Writer<'s, 'a> {
             open: None,
             allowance: 0,
             told: Vec::new(),
-            told_ns: now_ns(),
-            losses_told: Instant::now(),
+            told_ns: shared.clock.now_ns(),
+            losses_told: shared.moment(),
             is_first: true,
             last_number: 0,
             gave_up: false,
@@ -221,7 +222,7 @@ impl<'s, 'a> Writer<'s, 'a> {
 
     pub(crate) fn run(mut self, full: &Receiver<Block>) {
         loop {
-            match full.recv_timeout(TICK) {
+            match full.recv_timeout(self.shared.clock.nap(Waiter::Writer, TICK)) {
                 Ok(block) => self.take(block),
                 Err(RecvTimeoutError::Timeout) => {
                     self.retrying(0, Self::flush);
@@ -305,7 +306,7 @@ impl<'s, 'a> Writer<'s, 'a> {
                 self.gave_up = true;
                 return false;
             }
-            std::thread::sleep(FULL_RETRY);
+            std::thread::sleep(self.shared.clock.nap(Waiter::Writer, FULL_RETRY));
         }
     }
 
@@ -395,14 +396,15 @@ impl<'s, 'a> Writer<'s, 'a> {
 
     /// Opens the next recording, with the interfaces that there are.
     fn begin(&mut self) -> Result<Open, ArchiveError> {
-        let recording = self.shared.archive.new_recording(now_ns(), self.last_number)?;
+        let now_ns = self.shared.clock.now_ns();
+        let recording = self.shared.archive.new_recording(now_ns, self.last_number)?;
         self.last_number = recording.number().unwrap_or(self.last_number);
         let path = recording.unfinished_path();
         let failed = |source| ArchiveError::Io { what: "create", path: path.clone(), source };
         let file = self.shared.disk.create(self.shared.archive.root(), &path).map_err(failed)?;
         let growing = Growing {
             recording: recording.clone(),
-            since: Instant::now(),
+            since: self.shared.moment(),
             file: Arc::from(file),
             packets: Arc::default(),
             sync_failed: Arc::default(),
@@ -447,7 +449,7 @@ impl<'s, 'a> Writer<'s, 'a> {
         let limits = &self.shared.rotation;
         let due = open.bytes() >= limits.bytes
             || open.packets >= limits.packets
-            || open.growing.since.elapsed() >= limits.time;
+            || open.growing.since.elapsed(self.shared.clock) >= limits.time;
         if due || asked {
             self.close();
         }
@@ -477,11 +479,11 @@ impl<'s, 'a> Writer<'s, 'a> {
     /// and their losses stay together whatever happens to us.
     fn tell_losses(&mut self) {
         let Some(open) = &self.open else { return };
-        if self.losses_told.elapsed() < LOSSES_EVERY {
+        if self.losses_told.elapsed(self.shared.clock) < LOSSES_EVERY {
             return;
         }
         let told = self.statistics(open.interfaces, Tell::Losses);
-        self.losses_told = Instant::now();
+        self.losses_told = self.shared.moment();
         if told.bytes.is_empty() {
             return;
         }
@@ -506,7 +508,7 @@ impl<'s, 'a> Writer<'s, 'a> {
             until_ns: self.told_ns,
             lost: Vec::new(),
         };
-        let now_ns = now_ns().max(self.told_ns);
+        let now_ns = self.shared.clock.now_ns().max(self.told_ns);
         let mut list = self.shared.interfaces.list();
         list.truncate(interfaces);
         told.counts.resize(list.len().max(told.counts.len()), Statistics::default());

@@ -17,7 +17,9 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rig::{Door, FRAME_BYTES, Opens, Rig, STORED_BYTES, check_counts, numbered, until};
+use rig::{
+    Door, FRAME_BYTES, Opens, Rig, STORED_BYTES, check_counts, now_ns, numbered, settles, until,
+};
 use tapdex_bitmap::Codec;
 use tapdex_engine::IndexError;
 use tapdex_engine::archive::device::{
@@ -26,6 +28,7 @@ use tapdex_engine::archive::device::{
 use tapdex_engine::archive::{Ingest, Input, Segment};
 use tapdex_engine::index::ColumnIndex;
 use tapdex_engine::testing::PlainDevice;
+use tapdex_record::clock::{HandClock, Waiter};
 use tapdex_record::disk::FileSystem;
 use tapdex_record::recorder::{RecordError, Recorder};
 use tapdex_record::source::Source;
@@ -149,14 +152,22 @@ fn recordings_end_by_packets() {
 #[test]
 fn recordings_end_by_time_and_when_told() {
     let mut rig = Rig::new();
-    rig.options.rotation = Rotation { time: Duration::from_millis(100), ..Rotation::default() };
+    let time = Duration::from_secs(60);
+    rig.options.rotation = Rotation { time, ..Rotation::default() };
     let (give, packets) = std::sync::mpsc::channel();
     let source = Source::made("made", false, Box::new(packets.into_iter()));
-    let ended = rig.record(source, &FileSystem, None, |live| {
-        numbered(0..10, 10).for_each(|packet| give.send(packet).unwrap());
-        live.until("the first", |status| status.sealed == 1);
-        numbered(10..20, 10).for_each(|packet| give.send(packet).unwrap());
-        live.until("the second", |status| status.sealed == 2);
+    let clock = HandClock::new(now_ns());
+    let ended = rig.record_by(&clock, source, &FileSystem, None, |_| {
+        let sealed = || rig.archive.recordings().unwrap().iter().filter(|r| r.is_sealed()).count();
+        for (n, first) in [(0, 0), (1, 10)] {
+            numbered(first..first + 10, 10).for_each(|packet| give.send(packet).unwrap());
+            until("written", || rig.found().len() as u64 == first + 10);
+            clock.pass(time - Duration::from_nanos(1));
+            settles(&clock, Waiter::Writer);
+            assert!(sealed() == n && rig.archive.recordings().unwrap().len() == n + 1);
+            clock.pass(Duration::from_nanos(1));
+            until("complete", || sealed() == n + 1);
+        }
         drop(give);
     });
     assert_eq!((ended.status.sealed, sizes(&rig).1), (2, vec![10, 10]));

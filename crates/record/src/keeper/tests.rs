@@ -1,10 +1,10 @@
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tapdex_engine::archive::{Ingest, Input};
 use tapdex_engine::capture::{Interface, blocks};
 
 use super::*;
+use crate::clock::HandClock;
 use crate::disk::FileSystem;
 use crate::source::numbered_frame;
 
@@ -12,38 +12,6 @@ const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3_600 * SECOND;
 const YEAR: u64 = 365 * 24 * HOUR;
 const START: u64 = 50 * YEAR;
-
-/// Clocks that a test sets.
-#[derive(Debug)]
-struct Clocks {
-    now: AtomicU64,
-    steady: AtomicU64,
-}
-
-impl Clocks {
-    fn new() -> Self {
-        Self { now: AtomicU64::new(START), steady: AtomicU64::new(0) }
-    }
-
-    fn pass(&self, ns: u64) {
-        self.now.fetch_add(ns, Ordering::Relaxed);
-        self.steady.fetch_add(ns, Ordering::Relaxed);
-    }
-
-    fn set(&self, ns: u64) {
-        self.now.store(ns, Ordering::Relaxed);
-    }
-}
-
-impl Clock for Clocks {
-    fn now_ns(&self) -> u64 {
-        self.now.load(Ordering::Relaxed)
-    }
-
-    fn steady_ns(&self) -> u64 {
-        self.steady.load(Ordering::Relaxed)
-    }
-}
 
 /// An archive with a recording of 100 packets from each of these times, in parts of 40.
 fn recorded(times: &[u64]) -> (tempfile::TempDir, Archive) {
@@ -65,7 +33,7 @@ fn recorded(times: &[u64]) -> (tempfile::TempDir, Archive) {
     (folder, archive)
 }
 
-fn keep<'a>(archive: &'a Archive, clocks: &'a Clocks, retention: Retention) -> Keeper<'a> {
+fn keep<'a>(archive: &'a Archive, clocks: &'a HandClock, retention: Retention) -> Keeper<'a> {
     Keeper::new(archive, retention, &FileSystem, clocks).unwrap()
 }
 
@@ -82,14 +50,14 @@ fn expire(keeper: &mut Keeper<'_>) -> u64 {
 
 #[test]
 fn a_clock_that_jumps_removes_nothing() {
-    let clocks = Clocks::new();
+    let clocks = HandClock::new(START);
     let (_folder, archive) = recorded(&[START - 5 * HOUR, START - 3 * HOUR, START - HOUR]);
     let mut keeper = keep(&archive, &clocks, by_age(4));
     assert_eq!(expire(&mut keeper), 1, "what is too old by a sound clock");
     // Years ahead, for a second.
     clocks.set(START + 20 * YEAR);
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (0, true));
-    clocks.pass(SECOND);
+    clocks.pass(Duration::from_nanos(SECOND));
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (0, true));
     let said = keeper.clock_says();
     assert!(said.len() == 1 && said[0].contains("ahead"), "{said:?}");
@@ -98,14 +66,14 @@ fn a_clock_that_jumps_removes_nothing() {
     assert_eq!(keeper.clock_says(), ["recordings are removed by age again"]);
     assert_eq!(archive.recordings().unwrap().len(), 2);
     // Time goes on, and so does removal.
-    clocks.pass(2 * HOUR);
+    clocks.pass(Duration::from_nanos(2 * HOUR));
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (1, false));
     assert_eq!(keeper.clock_says(), [""; 0]);
 }
 
 #[test]
 fn a_jump_keeps_no_limit_of_bytes_or_number_from_holding() {
-    let clocks = Clocks::new();
+    let clocks = HandClock::new(START);
     let (_folder, archive) = recorded(&[START - 3 * HOUR, START - 2 * HOUR, START - HOUR]);
     let retention = Retention { segments: Some(2), ..by_age(4) };
     let mut keeper = keep(&archive, &clocks, retention);
@@ -117,21 +85,21 @@ fn a_jump_keeps_no_limit_of_bytes_or_number_from_holding() {
 
 #[test]
 fn a_clock_that_is_wrong_at_the_start_removes_nothing_at_once() {
-    let clocks = Clocks::new();
+    let clocks = HandClock::new(START);
     let (_folder, archive) = recorded(&[START - 2 * HOUR, START - HOUR]);
     clocks.set(START + YEAR);
     let mut keeper = keep(&archive, &clocks, by_age(4));
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (0, true));
-    clocks.pass(9 * 60 * SECOND);
+    clocks.pass(Duration::from_nanos(9 * 60 * SECOND));
     assert_eq!(expire(&mut keeper), 0);
     // It was right.
-    clocks.pass(60 * SECOND);
+    clocks.pass(Duration::from_nanos(60 * SECOND));
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (2, false));
 }
 
 #[test]
 fn without_a_limit_of_age_nobody_looks_at_the_clock() {
-    let clocks = Clocks::new();
+    let clocks = HandClock::new(START);
     let (_folder, archive) = recorded(&[START - HOUR]);
     let mut keeper = keep(&archive, &clocks, Retention::default());
     clocks.set(START + YEAR);
@@ -142,7 +110,7 @@ fn without_a_limit_of_age_nobody_looks_at_the_clock() {
 #[test]
 fn no_part_of_an_index_outlasts_its_packets() {
     for missing in [&[0][..], &[1], &[2], &[0, 1], &[0, 2], &[1, 2]] {
-        let clocks = Clocks::new();
+        let clocks = HandClock::new(START);
         let (_folder, archive) = recorded(&[START - 2 * HOUR, START - HOUR]);
         let first = archive.recordings().unwrap().remove(0);
         for &part in missing {

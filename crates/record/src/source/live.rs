@@ -13,9 +13,9 @@ use pcap::{Active, Capture, Packet, Precision, Stat};
 use tapdex_engine::capture::Interface;
 
 use super::{CaptureOptions, SourceError};
+use crate::clock::{Clock, SystemClock};
 use crate::counters::SourceCounters;
 use crate::queue::Feeder;
-use crate::recorder::now_ns;
 
 /// After so many milliseconds the kernel hands over a part of its ring that is not full.
 const RING_TIMEOUT_MS: i32 = 100;
@@ -129,7 +129,7 @@ impl Live {
         let Some(number) = self.announce(feeder, options) else {
             return Err(pcap::Error::PcapError("there are too many interfaces".to_owned()));
         };
-        let mut ring = Ring { asked_ns: now_ns(), ..Ring::default() };
+        let mut ring = Ring { asked_ns: SystemClock.now_ns(), ..Ring::default() };
         let outcome = self.follow(number, feeder, &mut ring, stop);
         // Also of an interface that is gone: its ring is still there.
         self.drain(number, feeder, &mut ring);
@@ -183,7 +183,8 @@ impl Live {
         // What could not be had in this time has been lost in the ring.
         feeder.counters.received.fetch_add(ring.waiting(), Ordering::Relaxed);
         let counters = &feeder.counters;
-        counters.lose(&counters.lost_by_kernel, ring.waiting(), ring.asked_ns, now_ns());
+        let now_ns = SystemClock.now_ns();
+        counters.lose(&counters.lost_by_kernel, ring.waiting(), ring.asked_ns, now_ns);
         feeder.counters.ring_packets.store(0, Ordering::Relaxed);
     }
 
@@ -250,7 +251,7 @@ impl Ring {
         self.before.get_or_insert((Instant::now(), came));
         self.passed_over = self.passed_over.min(came.saturating_sub(self.seen));
         counters.received.fetch_add(lost.into(), Ordering::Relaxed);
-        let (since, asked) = (self.asked_ns, now_ns());
+        let (since, asked) = (self.asked_ns, SystemClock.now_ns());
         counters.lose(&counters.lost_by_kernel, lost.into(), since, asked);
         counters.lose(&counters.lost_by_interface, by_interface.into(), since, asked);
         self.asked_ns = asked;

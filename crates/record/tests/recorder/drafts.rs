@@ -8,17 +8,21 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tapdex_engine::archive::{Archive, Ingest, Input, Segment};
+use tapdex_engine::archive::{Archive, Ingest, Input, Recording, Segment};
 use tapdex_engine::beneath::Root;
+use tapdex_engine::capture::CaptureReader;
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{Follow, Query, in_time_order};
 use tapdex_engine::testing::PlainDevice;
+use tapdex_record::clock::{HandClock, Waiter};
 use tapdex_record::disk::{Disk, FileSystem, PacketFile, Space};
 use tapdex_record::recorder::Recorder;
 use tapdex_record::source::Source;
 
 use super::Stalled;
-use super::rig::{BadDisk, Door, Live, Opens, Rig, check_counts, frame, now_ns, numbered, until};
+use super::rig::{
+    BadDisk, Door, Live, Opens, Rig, check_counts, frame, now_ns, numbered, settles, until,
+};
 
 /// Packets that are enough for a draft.
 const ENOUGH: u64 = 1 << 17;
@@ -44,6 +48,56 @@ fn feed(give: &Give, live: &Live<'_>, numbers: std::ops::Range<u64>) {
     }
     give.send(None).unwrap();
     live.until("written", |status| status.run.packets == end);
+}
+
+/// How often the indexer sees whether there is something to make a draft of.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// A clock that stands still: nothing looks for drafts.
+fn clock() -> HandClock {
+    HandClock::new(now_ns())
+}
+
+/// Lets the indexer look once, and waits until it has done what it found to do.
+#[track_caller]
+fn look(clock: &HandClock) {
+    clock.pass(LOOK_EVERY);
+    settles(clock, Waiter::Indexer);
+}
+
+/// Records some packets by a clock that stands still, and waits until they are written.
+fn feed_by(clock: &HandClock, rig: &Rig, give: &Give, numbers: std::ops::Range<u64>) {
+    let (start, end) = (now_ns(), numbers.end);
+    for n in numbers {
+        give.send(Some((start + n, small(n)))).unwrap();
+    }
+    give.send(None).unwrap();
+    until("written", || written(rig) == end);
+    // It counts them after that.
+    settles(clock, Waiter::Writer);
+}
+
+/// Packets in the files of an archive.
+fn written(rig: &Rig) -> u64 {
+    let recordings = rig.archive.recordings().unwrap();
+    let packets = |recording: &Recording| {
+        let mut reader = CaptureReader::open(recording.open().unwrap()).unwrap();
+        std::iter::from_fn(|| reader.next().ok().flatten().map(|_| ())).count() as u64
+    };
+    recordings.iter().map(packets).sum()
+}
+
+/// Closes the recording that is open, and waits until so many are indexed.
+fn rotate(rig: &Rig, live: &Live<'_>, indexed: usize) {
+    live.control.rotate.store(true, Ordering::SeqCst);
+    until_indexed(rig, indexed);
+}
+
+fn until_indexed(rig: &Rig, indexed: usize) {
+    until("indexed", || {
+        let recordings = rig.archive.recordings().unwrap();
+        recordings.len() == indexed && recordings.iter().all(Recording::is_indexed)
+    });
 }
 
 /// Names of drafts, also of those that are being made.
@@ -172,20 +226,21 @@ fn there_are_no_drafts_where_there_is_little_room() {
     let disk = BadDisk::new(&rig.archive);
     disk.faults.capacity.store(255 << 20, Ordering::SeqCst);
     let (give, source) = source();
-    let ended = rig.record(source, &disk, None, |live| {
-        feed(&give, live, 0..ENOUGH + 3_000);
-        // Long enough for the indexer to have looked.
-        std::thread::sleep(Duration::from_secs(1));
+    let clock = clock();
+    let ended = rig.record_by(&clock, source, &disk, None, |_| {
+        feed_by(&clock, &rig, &give, 0..ENOUGH + 3_000);
+        look(&clock);
         assert!(!rig.archive.folder().join("drafts").exists());
         assert_eq!(found(&rig.archive), Vec::from_iter(0..ENOUGH + 3_000));
         // Somebody makes room.
         disk.faults.capacity.store(900 << 20, Ordering::SeqCst);
-        until("a draft", || in_drafts(&rig.archive) > 0);
+        look(&clock);
+        assert!(in_drafts(&rig.archive) > 0);
         // And takes it again: what is there stays, and no more come.
         disk.faults.others.store(800 << 20, Ordering::SeqCst);
         let names = drafts(&rig);
-        feed(&give, live, ENOUGH + 3_000..2 * ENOUGH + 6_000);
-        std::thread::sleep(Duration::from_secs(1));
+        feed_by(&clock, &rig, &give, ENOUGH + 3_000..2 * ENOUGH + 6_000);
+        look(&clock);
         assert_eq!(drafts(&rig), names);
         assert_eq!(found(&rig.archive), Vec::from_iter(0..2 * ENOUGH + 6_000));
         drop(give);
@@ -197,11 +252,18 @@ fn there_are_no_drafts_where_there_is_little_room() {
 #[test]
 fn there_are_no_drafts_of_what_is_complete_soon() {
     let mut rig = Rig::new();
-    rig.options.rotation.time = Duration::from_millis(1_500);
+    rig.options.rotation.time = Duration::from_secs(10);
     let (give, source) = source();
-    let ended = rig.record(source, &FileSystem, None, |live| {
-        feed(&give, live, 0..ENOUGH + 1_000);
-        live.until("complete", |status| status.sealed >= 1);
+    let clock = clock();
+    let ended = rig.record_by(&clock, source, &FileSystem, None, |_| {
+        feed_by(&clock, &rig, &give, 0..10);
+        // Two seconds are soon.
+        clock.pass(Duration::from_millis(8_100));
+        feed_by(&clock, &rig, &give, 10..ENOUGH + 1_000);
+        look(&clock);
+        assert!(rig.archive.recordings().unwrap().iter().all(|one| !one.is_sealed()));
+        clock.pass(Duration::from_secs(2));
+        until_indexed(&rig, 1);
         drop(give);
     });
     // The folder would stay.
@@ -218,17 +280,16 @@ fn record_beside_a_file(rig: &Rig, at_start: bool) {
         put();
     }
     let (give, source) = source();
-    let ended = rig.record(source, &FileSystem, None, |live| {
+    let clock = clock();
+    let ended = rig.record_by(&clock, source, &FileSystem, None, |live| {
         if !at_start {
             put();
         }
         for n in 0..3 {
-            feed(&give, live, n * (ENOUGH + 700)..(n + 1) * (ENOUGH + 700));
-            // Long enough for the indexer to have tried.
-            std::thread::sleep(Duration::from_millis(800));
+            feed_by(&clock, rig, &give, n * (ENOUGH + 700)..(n + 1) * (ENOUGH + 700));
+            look(&clock);
             assert_eq!(found(&rig.archive), Vec::from_iter(0..(n + 1) * (ENOUGH + 700)));
-            live.control.rotate.store(true, Ordering::SeqCst);
-            live.until("indexed", |status| status.indexed == n + 1);
+            rotate(rig, live, usize::try_from(n + 1).unwrap());
         }
         drop(give);
     });
@@ -425,27 +486,32 @@ impl PacketFile for SlowFile {
 /// A recording that is closed, and takes its time to become complete, while a draft of it is made.
 #[test]
 fn a_recording_may_be_closed_while_a_draft_is_made() {
-    let rig = Rig::new().rotate_packets(ENOUGH + 10);
+    let rig = Rig::new();
     let disk = Slow { space: Door::new(true), sync: Door::new(false) };
     let [space, sync] = [Opens(disk.space.clone()), Opens(disk.sync.clone())];
     let (give, source) = source();
-    let ended = rig.record(source, &disk, None, |live| {
-        feed(&give, live, 0..10);
-        // The indexer is kept where it is about to make a draft of what is open.
+    let clock = clock();
+    let ended = rig.record_by(&clock, source, &disk, None, |live| {
+        feed_by(&clock, &rig, &give, 0..ENOUGH + 10);
+        // The indexer is kept where it is about to make a draft of what is open: nobody else asks
+        // for room, who tells how it is has done so.
+        settles(&clock, Waiter::Teller);
         disk.space.set(false);
-        std::thread::sleep(Duration::from_secs(1));
-        for n in 10..ENOUGH + 10 {
-            give.send(Some((now_ns(), small(n)))).unwrap();
-        }
-        give.send(None).unwrap();
-        // The writer has closed it by then, and it cannot become complete.
-        std::thread::sleep(Duration::from_secs(1));
+        clock.pass(LOOK_EVERY);
+        until("it asks for room", || disk.space.waiting.load(Ordering::SeqCst) == 1);
+        // What the writer says at the end shows that it closes it; it cannot become complete.
+        let open = rig.archive.recordings().unwrap().pop().unwrap().unfinished_path();
+        let bytes = || open.metadata().unwrap().len();
+        let before = bytes();
+        live.control.rotate.store(true, Ordering::SeqCst);
+        until("it is closed", || bytes() > before);
         drop(space);
-        live.until("written", |status| status.run.packets == ENOUGH + 10);
-        std::thread::sleep(Duration::from_secs(1));
+        until("a draft", || in_drafts(&rig.archive) > 0);
+        until("it is about to become complete", || disk.sync.waiting.load(Ordering::SeqCst) == 1);
         assert_eq!(found(&rig.archive), Vec::from_iter(0..ENOUGH + 10));
+        assert!(open.exists());
         drop(sync);
-        live.until("indexed", |status| status.indexed == 1);
+        until_indexed(&rig, 1);
         drop(give);
     });
     assert_eq!(ended.troubles, [""; 0]);

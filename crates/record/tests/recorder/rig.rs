@@ -13,6 +13,7 @@ use tapdex_engine::archive::{Archive, Cause, Segment};
 use tapdex_engine::beneath::Root;
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{Query, in_time_order};
+use tapdex_record::clock::{Clock, HandClock, SystemClock, Waiter};
 use tapdex_record::disk::{Disk, FileSystem, PacketFile, Space};
 use tapdex_record::recorder::{Control, Event, RecordOptions, Recorder};
 use tapdex_record::source::{Packets, Source, frame_number, numbered_frame};
@@ -65,6 +66,13 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(started.elapsed() < PATIENCE, "{what}: never");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Waits until a thread has done what is due by now.
+#[track_caller]
+pub(crate) fn settles(clock: &HandClock, who: Waiter) {
+    let before = clock.naps(who);
+    until("it waits again", || clock.naps(who) >= before + 2);
 }
 
 /// A door that threads wait at until it is opened.
@@ -301,8 +309,21 @@ impl Rig {
         device: Option<&Mutex<dyn SegmentDevice>>,
         during: impl FnOnce(&Live<'_>),
     ) -> Ended {
+        self.record_by(&SystemClock, source, disk, device, during)
+    }
+
+    /// The same by a clock of one's own.
+    pub(crate) fn record_by(
+        &self,
+        clock: &dyn Clock,
+        source: Source,
+        disk: &dyn Disk,
+        device: Option<&Mutex<dyn SegmentDevice>>,
+        during: impl FnOnce(&Live<'_>),
+    ) -> Ended {
+        let options = self.options.clone();
         let recorder =
-            Recorder::on_disk(&self.archive, vec![source], self.options.clone(), disk).unwrap();
+            Recorder::on_machine(&self.archive, vec![source], options, disk, clock).unwrap();
         let (control, status) = (Control::default(), Mutex::new(Status::default()));
         let (ended, troubles) = (AtomicBool::new(false), Mutex::new(Vec::new()));
         let fullest = Mutex::new(0.0_f64);
