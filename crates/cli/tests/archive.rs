@@ -605,8 +605,8 @@ mod index {
         let code = child.wait().unwrap().code();
         let there = place.index_files();
         assert!(there.iter().all(|path| path.extension().is_some_and(|e| e == "tdx")), "{there:?}");
-        // On a machine that is fast enough it was done before.
-        assert!(code == Some(130) && there.len() < 40 || code == Some(0), "{code:?}");
+        // It may have been done before.
+        assert!(code == Some(130) || code == Some(0) && there.len() == 40, "{code:?}");
         let said = place.run(&args).err;
         assert!(said.contains("unchanged"), "{said}");
         let expected = tcpdump(&[place.path("0.pcap")], "udp port 53");
@@ -687,14 +687,14 @@ mod made_up {
     #[test]
     fn ctrl_c_leaves_nothing_half_written() {
         let place = Place::new();
-        let mut command = place.command(&["gen", "-c", "100000000", "-w", "big.pcap"]);
+        // Packets are cut, so that the disk is not full before it is told to stop.
+        let args = ["gen", "-c", "1000000000", "--snaplen", "14", "-w", "big.pcap"];
+        let mut command = place.command(&args);
         let mut child = command.stderr(Stdio::null()).spawn().unwrap();
         while !place.path(".big.pcap.tmp").exists() {
             assert!(child.try_wait().unwrap().is_none());
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The name is there an instant before Ctrl-C knows what to remove.
-        std::thread::sleep(Duration::from_millis(50));
         Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130));
         assert_eq!(place.0.path().read_dir().unwrap().count(), 0);

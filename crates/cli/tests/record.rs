@@ -16,7 +16,7 @@ mod streams;
 mod wire;
 
 use std::fmt::Write;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use net::until;
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
@@ -223,15 +223,17 @@ fn losses_are_counted_to_the_packet() {
         // It holds still until more has come than the kernel's buffer has room for.
         recorder.signal("STOP");
         let sending = || wire.sending("v0", "--file sent.pcap --top --preload");
-        let senders: Vec<_> = (0..senders).map(|_| sending()).collect();
+        let mut senders: Vec<_> = (0..senders).map(|_| sending()).collect();
         until("more packets than there is room for", || cable.packets() > packets / 4);
         recorder.signal("CONT");
         // And for moments, of which the buffer is filled in a small part.
-        for _ in 0..5 {
-            std::thread::sleep(Duration::from_millis(20 * round));
-            recorder.signal("STOP");
-            std::thread::sleep(Duration::from_millis(60));
-            recorder.signal("CONT");
+        for (signal, more) in [("STOP", 1_000 * round), ("CONT", 2_000)].repeat(5) {
+            let wanted = cable.packets() + more;
+            until("more packets, or all of them", || {
+                let mut is_over = senders.iter_mut().map(|one| one.try_wait().unwrap().is_some());
+                cable.packets() >= wanted || is_over.all(|is_over| is_over)
+            });
+            recorder.signal(signal);
         }
         let sent = senders.into_iter().map(sent).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         let sent = cable.came(sent).packets;
@@ -442,7 +444,8 @@ fn the_loopback_has_no_losses_of_its_own() {
     let around = wire.watch("lo", "lo");
     let came = around.came(sent(wire.sending("lo", "--file sent.pcap --pps 5000"))).packets;
     wire.settles(came);
-    std::thread::sleep(Duration::from_secs(1));
+    // Nothing is counted later, either.
+    wire.tells_again(2);
     let said = recorder.stop();
     let status = wire.status().unwrap();
     assert_eq!((status.run.packets, status.run.lost.sum()), (came, 0), "{said}");
@@ -491,7 +494,7 @@ fn an_interface_may_go_and_come_back() {
     };
     send(&wire);
     wire.space.inside("ip link set v1 down");
-    std::thread::sleep(Duration::from_millis(1500));
+    wire.tells_again(2);
     wire.space.inside("ip link set v1 up");
     wire.space.connects("v0", "v1");
     // Nothing was closed for that.

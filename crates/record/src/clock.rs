@@ -1,6 +1,6 @@
 //! The clock of a recorder: by it recordings are closed and grow old, drafts are made, and the
-//! status is told. All threads wait by it, so a test that has one of its own waits for nothing; only
-//! sources, which wait for the machine, do not.
+//! status is told. All threads wait by it, so a test that has one of its own waits for nothing;
+//! only sources, which wait for the machine, do not.
 //!
 //! The system's clock can be set, by hand or over the network, and be wrong for a moment. Age is
 //! judged by it only while it agrees with a clock that cannot be set, which counts from the start

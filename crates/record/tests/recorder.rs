@@ -18,7 +18,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rig::{
-    Door, FRAME_BYTES, Opens, Rig, STORED_BYTES, check_counts, now_ns, numbered, settles, until,
+    Door, FRAME_BYTES, Opens, PATIENCE, Rig, STORED_BYTES, check_counts, now_ns, numbered, settles,
+    until,
 };
 use tapdex_bitmap::Codec;
 use tapdex_engine::IndexError;
@@ -111,7 +112,7 @@ fn a_stalled_indexer_is_left_behind_at_the_end() {
     let recorder = Recorder::new(&rig.archive, Vec::new(), rig.options.clone()).unwrap();
     assert_eq!(recorder.waiting(), ended.status.waiting);
     drop(recorder);
-    rig.options.finish = Duration::from_secs(30);
+    rig.options.finish = PATIENCE;
     let status = rig.record_all(numbered(1_000..1_010, 10));
     assert_eq!(status.waiting, 0);
     rig.check();

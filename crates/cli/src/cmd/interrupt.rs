@@ -41,7 +41,7 @@ pub(super) fn watch() {
 
 /// Removes the pending file, if there is one, and ends the process.
 pub(super) fn exit() -> ! {
-    // Held until the end, so that nothing is renamed in the meantime.
+    // Held until the end, so that nothing is made in the meantime.
     let pending = pending();
     if let Some(path) = pending.as_deref() {
         drop(std::fs::remove_file(path));
@@ -54,9 +54,21 @@ pub(super) fn exit() -> ! {
 pub(super) struct Pending;
 
 impl Pending {
-    pub(super) fn new(path: &Path) -> Self {
-        *pending() = Some(path.to_owned());
-        Self
+    /// Makes the file. Ctrl-C comes before that, or finds the file and removes it.
+    pub(super) fn make<T, E>(
+        path: &Path,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<(Self, T), E> {
+        let mut pending = pending();
+        let made = make()?;
+        *pending = Some(path.to_owned());
+        Ok((Self, made))
+    }
+
+    /// Makes it again, in the same way.
+    pub(super) fn make_again<T>(&self, make: impl FnOnce() -> T) -> T {
+        let _pending = pending();
+        make()
     }
 }
 

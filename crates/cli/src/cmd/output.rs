@@ -101,7 +101,7 @@ enum Target<'a> {
         path: PathBuf,
         force: bool,
         complete: bool,
-        _pending: Pending,
+        pending: Pending,
     },
 }
 
@@ -135,8 +135,8 @@ impl<'a> Output<'a> {
         check_absent(path, force)?;
         interrupt::watch();
         let temporary = temporary_path(path);
-        let pending = Pending::new(&temporary);
-        let file = Disk.create(&temporary, rights).with_context(failed)?;
+        let create = || Disk.create(&temporary, rights);
+        let (pending, file) = Pending::make(&temporary, create).with_context(failed)?;
         Ok(Self {
             target: Target::File {
                 file,
@@ -144,17 +144,17 @@ impl<'a> Output<'a> {
                 path: path.to_owned(),
                 force,
                 complete: false,
-                _pending: pending,
+                pending,
             },
         })
     }
 
     /// Says who may read the file, before anything is written to it.
     pub(super) fn share(&mut self, rights: Rights) -> anyhow::Result<()> {
-        if let Target::File { file, temporary, path, .. } = &mut self.target {
-            let failed = || format!("cannot write {}", path.display());
-            Disk.remove(temporary).with_context(failed)?;
-            *file = Disk.create(temporary, rights).with_context(failed)?;
+        if let Target::File { file, temporary, path, pending, .. } = &mut self.target {
+            let create = || Disk.remove(temporary).and_then(|()| Disk.create(temporary, rights));
+            let created = pending.make_again(create);
+            *file = created.with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(())
     }

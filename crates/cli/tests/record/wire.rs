@@ -168,6 +168,16 @@ impl Wire {
         Status::read(&Archive::open(&self.path("archive")).ok()?)
     }
 
+    /// Waits until the recorder has said so often how it is, from now on.
+    #[track_caller]
+    pub fn tells_again(&self, times: usize) {
+        for _ in 0..times {
+            let updated = || self.status().map(|status| status.updated_ns);
+            let before = updated();
+            until("it says how it is", || updated() > before);
+        }
+    }
+
     /// How many packets the recorder says are stored or lost in this run.
     pub fn settled(&self) -> u64 {
         self.status().map_or(0, |status| status.run.packets + status.run.lost.sum())

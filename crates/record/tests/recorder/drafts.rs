@@ -21,7 +21,8 @@ use tapdex_record::source::Source;
 
 use super::Stalled;
 use super::rig::{
-    BadDisk, Door, Live, Opens, Rig, check_counts, frame, now_ns, numbered, settles, until,
+    BadDisk, Door, Live, Opens, PATIENCE, Rig, check_counts, frame, now_ns, numbered, settles,
+    until,
 };
 
 /// Packets that are enough for a draft.
@@ -405,7 +406,7 @@ fn drafts_outlast_a_hurry() {
     assert!(ended.status.waiting >= unindexed);
     drop(recorder);
     assert_eq!(drafts(&rig), names, "they are needed until there is an index");
-    rig.options.finish = Duration::from_secs(30);
+    rig.options.finish = PATIENCE;
     rig.record_all(Box::new(std::iter::empty()));
     check_end(&rig, packets);
 }

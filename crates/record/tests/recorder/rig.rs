@@ -21,7 +21,7 @@ use tapdex_record::status::Status;
 use tapdex_record::units::Rotation;
 
 /// What takes longer never comes.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const FRAME_BYTES: usize = 1_000;
 /// What a frame takes in a file.

@@ -349,8 +349,9 @@ impl Args {
         progress: &mut Progress,
     ) -> anyhow::Result<u64> {
         let specs: Vec<ColumnSpec> = schema.columns().collect();
-        let mut writer = IndexWriter::create(&Disk, &self.output, table.rows, schema)?;
-        let _pending = interrupt::Pending::new(&temporary_path(&self.output));
+        let create = || IndexWriter::create(&Disk, &self.output, table.rows, schema);
+        let (_pending, mut writer) =
+            interrupt::Pending::make(&temporary_path(&self.output), create)?;
         let columns = table.fields.iter().flat_map(|field| &field.columns);
         let columns: Vec<_> =
             columns.zip(&specs).map(|(column, spec)| (column.digits(), spec.codec)).collect();
