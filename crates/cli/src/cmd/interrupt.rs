@@ -77,3 +77,26 @@ impl Drop for Pending {
         *pending() = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_stopped_between_a_file_and_its_name_here() {
+        let path = Path::new("never-made");
+        let made = Pending::make(path, || {
+            assert!(PENDING.try_lock().is_err());
+            Ok::<_, std::io::Error>(7)
+        });
+        let (file, seven) = made.unwrap();
+        assert_eq!((pending().as_deref(), seven), (Some(path), 7));
+        file.make_again(|| assert!(PENDING.try_lock().is_err()));
+        drop(file);
+        assert_eq!(*pending(), None);
+        let failed = Pending::make(path, || Err::<(), _>(std::io::Error::other("full")));
+        assert!(failed.is_err());
+        drop(failed);
+        assert_eq!(*pending(), None);
+    }
+}
