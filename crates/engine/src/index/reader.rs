@@ -1,27 +1,33 @@
 //! An index file, read where it lies.
 
+mod column;
+mod section;
+
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tapdex_bitmap::{Bitmap, Codec};
+use tapdex_bitmap::Bitmap;
 
 use super::format::{
-    BLOCK_LEN, Entry, Footer, HEADER_LEN, NO_COLUMN, NOTE_LEN_MAX, RowOrder, SectionKind, array,
-    blocks, check_field, check_sum, decode_directory, decode_header, decode_schema, size,
+    Entry, Footer, HEADER_LEN, NO_COLUMN, NOTE_LEN_MAX, RowOrder, SectionKind, array, check_field,
+    decode_directory, decode_header, decode_schema, size,
 };
 use super::lookup::FieldIndex;
 use super::marks::Marks;
 use super::packed::Packed;
 use super::parting::Parting;
 use super::rowmap::{Codes, RowMap};
-use super::schema::{ColumnSpec, Schema, Width};
+use super::schema::{ColumnSpec, Schema};
 use super::sums::Pieces;
 use crate::beneath::open_own;
 use crate::error::{Expected, IndexError};
 use crate::mmap::Map;
+
+pub use column::Column;
+pub(crate) use section::Section;
 
 /// Most problems that [`Index::verify`] describes; it counts the others.
 pub const PROBLEMS_MAX: usize = 100;
@@ -630,286 +636,4 @@ fn ascend<T: Copy + PartialOrd, const N: usize>(
 ) -> bool {
     let pairs = numbers.iter().zip(numbers.get(1..).unwrap_or_default());
     pairs.fold(true, |so_far, (&a, &b)| so_far & (from_bytes(a) < from_bytes(b)))
-}
-
-/// A section of an open index.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Section<'a> {
-    index: &'a Index,
-    entry: usize,
-}
-
-impl<'a> Section<'a> {
-    fn entry(&self) -> &'a Entry {
-        &self.index.entries[self.entry]
-    }
-
-    /// Where it starts in the file.
-    pub(crate) fn offset(&self) -> u64 {
-        self.entry().offset
-    }
-
-    /// How many bytes it has.
-    pub(crate) fn len(&self) -> u64 {
-        self.entry().len
-    }
-
-    /// Its name in messages.
-    pub(crate) fn name(&self) -> Box<str> {
-        let entry = self.entry();
-        match entry.known() {
-            None => format!("section of kind {}", entry.kind).into(),
-            Some(kind) if kind.of_column() => self.index.column_name(kind, entry.column as usize),
-            Some(kind) => kind.name().into(),
-        }
-    }
-
-    fn info(&self) -> SectionInfo {
-        let entry = self.entry();
-        let of_column = entry.known().is_some_and(SectionKind::of_column);
-        SectionInfo {
-            kind: entry.known(),
-            kind_code: entry.kind,
-            column: of_column.then_some(entry.column as usize),
-            offset: entry.offset,
-            len_bytes: entry.len,
-            checksum_bytes: 4 * blocks(entry.len),
-        }
-    }
-
-    /// The checksums that lie behind it, not checked.
-    fn sums(&self) -> &'a [[u8; 4]] {
-        let entry = self.entry();
-        // The directory was checked: section and checksums are inside the file.
-        let start = size(entry.offset + entry.len);
-        self.index.bytes.get()[start..start + 4 * size(blocks(entry.len))].as_chunks().0
-    }
-
-    /// The bytes of a block, not checked.
-    fn block(&self, block: u64) -> &'a [u8] {
-        let entry = self.entry();
-        let start = entry.offset + block * BLOCK_LEN;
-        let end = (start + BLOCK_LEN).min(entry.offset + entry.len);
-        &self.index.bytes.get()[size(start)..size(end)]
-    }
-
-    fn check_sums(&self) -> Result<(), IndexError> {
-        let entry = self.entry();
-        let name = || format!("checksums of the {}", self.name()).into();
-        let sums = self.sums().as_flattened();
-        check_sum(&name, entry.offset + entry.len, sums, entry.sums_sum)
-    }
-
-    fn check_block(&self, block: u64) -> Result<(), IndexError> {
-        let stored = self.sums().get(size(block)).copied().map_or(0, u32::from_le_bytes);
-        let offset = self.offset() + block * BLOCK_LEN;
-        check_sum(&|| self.name(), offset, self.block(block), stored)
-    }
-
-    /// So many bytes from `start` on, counted from the start of the section. The blocks in which
-    /// they lie are checked first, if that was not done before.
-    pub(crate) fn read(&self, start: u64, len: u64) -> Result<&'a [u8], IndexError> {
-        let (entry, index) = (self.entry(), self.index);
-        let end = start.saturating_add(len);
-        let most = Expected::AtMost(entry.len);
-        check_field(&|| self.name(), "end of what is read", entry.offset, most, end)?;
-        if len == 0 {
-            return Ok(&[]);
-        }
-        for block in start / BLOCK_LEN..=(end - 1) / BLOCK_LEN {
-            let first = u64::from(entry.bit);
-            let bit = first + 1 + block;
-            if index.is_checked(bit) {
-                continue;
-            }
-            if !index.is_checked(first) {
-                self.check_sums()?;
-                index.set_checked(first);
-            }
-            self.check_block(block)?;
-            index.set_checked(bit);
-        }
-        let at = size(entry.offset + start);
-        Ok(&index.bytes.get()[at..at + size(len)])
-    }
-
-    fn all(&self) -> Result<&'a [u8], IndexError> {
-        self.read(0, self.len())
-    }
-
-    /// Compares all checksums, whether that was done before or not.
-    fn verify(&self, found: &mut Verified) {
-        if let Err(error) = self.check_sums() {
-            found.add(error);
-            // They say nothing about the blocks, then.
-            return;
-        }
-        for block in 0..blocks(self.len()) {
-            if let Err(error) = self.check_block(block) {
-                found.add(error);
-            }
-        }
-    }
-}
-
-/// The index of a column: the values that occur in it, and the bitmap of each.
-#[derive(Debug, Clone, Copy)]
-pub struct Column<'a> {
-    index: &'a Index,
-    n: usize,
-    state: &'a ColumnState,
-    keys: &'a [[u8; 2]],
-    offsets: &'a [u8],
-    bitmaps: Section<'a>,
-}
-
-impl<'a> Column<'a> {
-    /// Whether keys and offsets ascend and end where they have to. The lengths are known to agree.
-    fn check(&self, keys: Section<'_>, offsets: Section<'_>) -> Result<(), IndexError> {
-        let not_ascending = |section: Section<'_>, what, at: u64, previous, got| {
-            let (offset, section) = (section.offset() + at, section.name());
-            IndexError::NotAscending { section, what, offset, previous, got }
-        };
-        if !ascend(self.keys, u16::from_le_bytes) {
-            let mut pairs = (0..).step_by(2).zip(self.keys().zip(self.keys().skip(1)));
-            if let Some((at, (before, key))) = pairs.find(|(_, (before, key))| before >= key) {
-                return Err(not_ascending(keys, "key", at + 2, before.into(), key.into()));
-            }
-        }
-        if let (Some(last), Width::Byte) = (self.keys().next_back(), self.state.spec.width) {
-            let at = keys.offset() + keys.len() - 2;
-            let most = Expected::AtMost(u8::MAX.into());
-            check_field(&|| keys.name(), "last key", at, most, last.into())?;
-        }
-        let name = || offsets.name();
-        let exactly = Expected::Exactly;
-        check_field(&name, "first offset", offsets.offset(), exactly(0), self.offset(0))?;
-        let len = offset_len(self.bitmaps.len());
-        let is_ascending = match len {
-            4 => ascend(self.offsets.as_chunks().0, u32::from_le_bytes),
-            _ => ascend(self.offsets.as_chunks().0, u64::from_le_bytes),
-        };
-        if !is_ascending {
-            let mut pairs = (1..=self.len()).map(|i| (i, self.offset(i - 1), self.offset(i)));
-            if let Some((i, before, offset)) = pairs.find(|(_, before, offset)| before >= offset) {
-                return Err(not_ascending(offsets, "offset", i as u64 * len, before, offset));
-            }
-        }
-        let (at, last) = (offsets.offset() + offsets.len() - len, self.offset(self.len()));
-        check_field(&name, "last offset", at, exactly(self.bitmaps.len()), last)
-    }
-
-    /// Where the bitmap of key number `i` starts in the section.
-    fn offset(&self, i: usize) -> u64 {
-        offset_at(self.offsets, offset_len(self.bitmaps.len()), i)
-    }
-
-    /// Its number among the columns of the index.
-    pub fn number(&self) -> usize {
-        self.n
-    }
-
-    /// The row count of the index.
-    pub fn rows(&self) -> u32 {
-        self.index.rows
-    }
-
-    /// Bits of a digit.
-    pub fn width(&self) -> Width {
-        self.state.spec.width
-    }
-
-    /// The codec of its bitmaps.
-    pub fn codec(&self) -> Codec {
-        self.state.spec.codec
-    }
-
-    /// How many values occur in it.
-    pub fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// Whether no value occurs in it, because there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
-
-    /// The values that occur in it, ascending.
-    pub fn keys(&self) -> impl DoubleEndedIterator<Item = u16> + Clone + use<'a> {
-        self.keys.iter().map(|&key| u16::from_le_bytes(key))
-    }
-
-    /// How many bytes its bitmaps have together.
-    pub fn bitmap_bytes(&self) -> u64 {
-        self.bitmaps.len()
-    }
-
-    /// How many bytes the bitmap of key number `i` has; 0 if there is no such key.
-    pub fn bitmap_len(&self, i: usize) -> u64 {
-        if i < self.len() { self.offset(i + 1) - self.offset(i) } else { 0 }
-    }
-
-    /// How many bytes the bitmaps of some keys have together, by the numbers of the keys.
-    pub(crate) fn bitmap_bytes_of(&self, keys: Range<usize>) -> u64 {
-        self.offset(keys.end) - self.offset(keys.start)
-    }
-
-    /// How many keys are less than `value`.
-    pub(crate) fn keys_below(&self, value: u16) -> usize {
-        self.keys.partition_point(|&key| u16::from_le_bytes(key) < value)
-    }
-
-    /// The number of a key, if it occurs.
-    pub fn position(&self, value: u16) -> Option<usize> {
-        self.keys.binary_search_by_key(&value, |&key| u16::from_le_bytes(key)).ok()
-    }
-
-    /// The rows in which key number `i` stands.
-    pub fn bitmap(&self, i: usize) -> Result<Bitmap<'a>, IndexError> {
-        if i >= self.len() {
-            let max = self.len().saturating_sub(1) as u128;
-            return Err(IndexError::TooLarge { what: "number of a key", got: i as u128, max });
-        }
-        let (key, range) = (u16::from_le_bytes(self.keys[i]), self.offset(i)..self.offset(i + 1));
-        self.index.open_bitmap(self.state, i, key, range)
-    }
-
-    fn verify(
-        &self,
-        parting: &Parting,
-        found: &mut Verified,
-        add: &mut dyn FnMut(&mut Verified, IndexError),
-    ) {
-        let expected = self.index.rows.into();
-        let (mut rows, mut sum, mut all) = (0, 0_u64, true);
-        for i in 0..self.len() {
-            match self.bitmap(i) {
-                Ok(bitmap) => {
-                    let count = bitmap.cardinality();
-                    if count == 0 {
-                        let (section, key) =
-                            (self.bitmaps.name(), u16::from_le_bytes(self.keys[i]));
-                        let offset = self.bitmaps.offset() + self.offset(i);
-                        add(found, IndexError::EmptyBitmap { section, key, offset });
-                    }
-                    rows += count;
-                    // Past that the column is wrong anyhow, and a few bytes may say many rows.
-                    if rows <= expected {
-                        sum = sum.wrapping_add(parting.sum(&bitmap));
-                    }
-                    found.bitmaps += 1;
-                }
-                Err(error) => {
-                    all = false;
-                    add(found, error);
-                }
-            }
-        }
-        if all && rows != expected {
-            let section = self.bitmaps.name();
-            add(found, IndexError::Cardinality { section, expected, got: rows });
-        } else if all && sum != parting.all(self.index.rows) {
-            add(found, IndexError::NotPartition { section: self.bitmaps.name() });
-        }
-    }
 }
