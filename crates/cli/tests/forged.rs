@@ -196,6 +196,8 @@ impl Forger<'_> {
             "" => self.pick(&[
                 "archive.toml",
                 ".archive.toml.tmp",
+                "missing.toml",
+                ".missing.toml.tmp",
                 "recording.toml",
                 ".recording.toml.tmp",
                 ".recording.lock",

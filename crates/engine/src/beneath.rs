@@ -1,6 +1,7 @@
 //! Changing files in a folder without ever leaving it.
 //!
-//! This is the only module that creates, writes, cuts, renames or removes files. It holds a handle
+//! This is the only module that creates, writes, cuts, renames or removes files of an archive. It
+//! holds a handle
 //! of a folder and takes single names in it: no path, no `..`, no link. Whatever a note, a link or
 //! a name in an archive says, nothing outside the archive's own folders can be changed.
 //!
@@ -22,7 +23,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
 
 use crate::storage::{Storage, StorageFile, temporary_path};
 
@@ -53,11 +55,20 @@ impl Rights {
     pub const GROUP: Self = Self { mode: 0o640, group: None };
 
     /// Whoever may read a file may read what is made of it.
-    pub fn of(metadata: &Metadata) -> Self {
-        let mode = metadata.mode() & 0o644 | 0o600;
+    pub fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let mut mode = metadata.mode() & 0o644 | 0o600;
+        if has_access_list(file) {
+            // Of such a file the mode has the most that anybody on its list may, not the group.
+            mode &= !0o070;
+        }
+        if mode & 0o040 == 0 {
+            // Its group may be among the others of the new file.
+            mode &= !0o004;
+        }
         // What everybody may read, members of any group may.
         let all = mode & 0o044 == 0o044;
-        Self { mode, group: (!all).then(|| metadata.gid()) }
+        Ok(Self { mode, group: (!all).then(|| metadata.gid()) })
     }
 
     /// Those who have both rights.
@@ -75,6 +86,13 @@ impl Rights {
         let is_other = self.group.is_some_and(|own| own != group);
         Mode::from_raw_mode(if is_other { self.mode & !0o070 } else { self.mode })
     }
+}
+
+/// Whether a file has a list of users and groups that may read it, beside its mode; also if that
+/// cannot be told.
+fn has_access_list(file: &File) -> bool {
+    let len = rustix::fs::fgetxattr(file, "system.posix_acl_access", &mut [0_u8; 0]);
+    !matches!(len, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }
 
 fn refused(what: String) -> io::Error {
@@ -193,12 +211,17 @@ impl Dir {
     pub fn create_new(&self, name: &OsStr, rights: Rights) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = rights.mode(rustix::process::getegid().as_raw());
+        // The folder may give its group to the files in it. Rights that this group must not have are
+        // not given in the first place: a file that is open stays so.
+        let folder = rustix::fs::fstat(&self.handle)?;
+        let gives_group = Mode::from_raw_mode(folder.st_mode).contains(Mode::SGID);
+        let own = rustix::process::getegid().as_raw();
+        let mode = rights.mode(if gives_group { folder.st_gid } else { own });
         let file = File::from(rustix::fs::openat(&self.handle, plain(name)?, flags, mode)?);
         let made = file.metadata()?;
         let most = rights.mode(made.gid());
         if mode & !most != Mode::empty() {
-            // The folder gives its group to the files in it.
+            // The file system gives groups in a way of its own.
             rustix::fs::fchmod(&file, most & Mode::from_raw_mode(made.mode()))?;
         }
         // As long as it is held, nobody takes it for left behind.
@@ -299,6 +322,21 @@ impl Dir {
         Ok(rustix::fs::renameat(&self.handle, plain(source)?, &self.handle, plain(target)?)?)
     }
 
+    /// Gives a file another name in the folder, unless something has that name already:
+    /// [`io::ErrorKind::AlreadyExists`].
+    pub fn rename_new(&self, source: &OsStr, target: &OsStr) -> io::Result<()> {
+        let (source, target) = (plain(source)?, plain(target)?);
+        let once = RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(&self.handle, source, &self.handle, target, once) {
+            // Not every file system can do it in one step.
+            Err(Errno::INVAL | Errno::NOSYS) if self.exists(target) => {
+                Err(io::ErrorKind::AlreadyExists.into())
+            }
+            Err(Errno::INVAL | Errno::NOSYS) => self.rename(source, target),
+            outcome => Ok(outcome?),
+        }
+    }
+
     /// Removes a file; of a link, the link.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.handle, plain(name)?, AtFlags::empty())?)
@@ -341,7 +379,8 @@ impl StorageFile for Growing {
 /// The folder of an archive: all that is changed in an archive is changed through it.
 ///
 /// Its methods take the paths that the archive has for its files. Such a path only says which of
-/// the four folders is meant and which name in it; all others are refused.
+/// the folders is meant, its own or one of the three in it, and which name in it; all others are
+/// refused.
 #[derive(Debug, Clone)]
 pub struct Root {
     path: PathBuf,
@@ -439,6 +478,27 @@ impl Root {
         folder.lock_file(name)
     }
 
+    /// A folder, and the names that two files have in it.
+    fn neighbours<'p>(
+        &self,
+        source: &'p Path,
+        target: &'p Path,
+    ) -> io::Result<(Dir, &'p OsStr, &'p OsStr)> {
+        let ((from, _), (to, target)) = (self.parts(source)?, self.parts(target)?);
+        if from != to {
+            return Err(refused("files stay in their folder".into()));
+        }
+        let (folder, source) = self.place(source)?;
+        Ok((folder, source, target.unwrap_or_default()))
+    }
+
+    /// Gives a file another name in its folder, unless something has that name already:
+    /// [`io::ErrorKind::AlreadyExists`].
+    pub fn rename_new(&self, source: &Path, target: &Path) -> io::Result<()> {
+        let (folder, source, target) = self.neighbours(source, target)?;
+        folder.rename_new(source, target)
+    }
+
     /// Removes a file; one that is gone is fine.
     pub fn remove_if_there(&self, path: &Path) -> io::Result<()> {
         match self.remove(path) {
@@ -503,12 +563,8 @@ impl Storage for Root {
     }
 
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {
-        let ((from, _), (to, target)) = (self.parts(source)?, self.parts(target)?);
-        if from != to {
-            return Err(refused("files stay in their folder".into()));
-        }
-        let (folder, source) = self.place(source)?;
-        folder.rename(source, target.unwrap_or_default())
+        let (folder, source, target) = self.neighbours(source, target)?;
+        folder.rename(source, target)
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
@@ -670,6 +726,39 @@ mod tests {
         assert_eq!(group.and(rights(0o600, Some(7))).mode(7), ours(0o600));
         assert_eq!(rights(0o644, None).and(Rights::GROUP).mode(9), ours(0o640));
         assert_eq!(rights(0o644, None).and(group).mode(9), ours(0o600));
+    }
+
+    #[test]
+    fn nobody_gets_a_right_by_a_detour() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("source");
+        let file = File::create(&path).unwrap();
+        let of = |mode: u32| {
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).unwrap();
+            Rights::of(&file).unwrap().mode
+        };
+        // What others may read and the group may not: in another group its members are others.
+        assert_eq!([of(0o644), of(0o640), of(0o604), of(0o600)], [0o644, 0o640, 0o600, 0o600]);
+        // A user on the list may read it, its group may not; the mode says 0640.
+        let list: [(u16, u16, u32); 5] = [
+            (1, 6, u32::MAX),
+            (2, 4, 65534),
+            (4, 0, u32::MAX),
+            (16, 4, u32::MAX),
+            (32, 0, u32::MAX),
+        ];
+        let mut bytes = 2_u32.to_le_bytes().to_vec();
+        for (tag, rights, id) in list {
+            bytes.extend(tag.to_le_bytes().into_iter().chain(rights.to_le_bytes()));
+            bytes.extend(id.to_le_bytes());
+        }
+        let name = "system.posix_acl_access";
+        match rustix::fs::fsetxattr(&file, name, &bytes, rustix::fs::XattrFlags::empty()) {
+            Ok(()) => {
+                assert_eq!((file.metadata().unwrap().mode() & 0o777, of(0o640)), (0o640, 0o600))
+            }
+            Err(error) => eprintln!("not tried, no lists of rights here: {error}"),
+        }
     }
 
     #[test]

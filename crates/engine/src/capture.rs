@@ -59,7 +59,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<CaptureReader<Decompressed<File>>,
 }
 
 /// A source of packets, as a capture file describes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Interface {
     /// LINKTYPE_ number of its frames.
     pub link: u16,

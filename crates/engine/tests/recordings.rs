@@ -11,6 +11,7 @@ mod parts;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use tapdex_engine::archive::{
     Archive, ArchiveError, Ingest, Input, Recording, Recovered, Repair, Segment,
@@ -24,7 +25,7 @@ const NOW_NS: u64 = 1_790_000_000_000_000_000;
 
 /// Completes what was left unfinished, all of which can be.
 fn sealed(archive: &Archive) -> Vec<Recovered> {
-    let (recovered, failed) = archive.seal_unfinished().unwrap();
+    let (recovered, failed) = archive.seal_unfinished(&AtomicBool::new(false)).unwrap();
     assert!(failed.is_empty(), "{failed:?}");
     recovered
 }
@@ -468,11 +469,50 @@ fn what_cannot_be_completed_does_not_keep_the_others_from_it() {
     std::fs::create_dir_all(packets.join(".rec-0000000000-x.pcapng.part")).unwrap();
     let recording = archive.new_recording(NOW_NS, 0).unwrap();
     std::fs::write(recording.unfinished_path(), Written::new(50, 1).bytes).unwrap();
-    let (recovered, failed) = archive.seal_unfinished().unwrap();
+    let (recovered, failed) = archive.seal_unfinished(&AtomicBool::new(false)).unwrap();
     assert_eq!((recovered.len(), recovered[0].packets, failed.len()), (1, 50, 1));
     let report = Repair::new(&archive).run().unwrap();
     assert!(report.left.iter().any(|(path, _)| path.ends_with(".rec-0000000000-x.pcapng.part")));
     assert!(report.captures.iter().all(|file| file.error.is_none()), "{report:?}");
+}
+
+#[test]
+fn a_complete_recording_is_not_replaced_by_an_unfinished_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = archive(folder.path());
+    let whole = Written::new(50, 1);
+    let recording = whole.put(&archive);
+    let part = Written::new(3, 1).bytes;
+    fs::write(recording.unfinished_path(), &part).unwrap();
+    let (recovered, failed) = archive.seal_unfinished(&AtomicBool::new(false)).unwrap();
+    assert_eq!((recovered.len(), failed.len()), (0, 1), "{failed:?}");
+    assert_eq!(fs::read(recording.sealed_path()).unwrap(), whole.bytes);
+    assert_eq!(fs::read(recording.unfinished_path()).unwrap(), part);
+}
+
+#[test]
+fn a_hole_larger_than_any_disk_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = archive(folder.path());
+    let written = Written::new(50, 1);
+    for (start, packets) in [(written.bytes.as_slice(), Some(50)), (&[0; 100], None)] {
+        let recording = archive.new_recording(NOW_NS, 0).unwrap();
+        fs::write(recording.unfinished_path(), start).unwrap();
+        let file = File::options().write(true).open(recording.unfinished_path()).unwrap();
+        file.set_len(7 << 40).unwrap();
+        let recovered = sealed(&archive);
+        assert_eq!(recovered[0].packets, packets.unwrap_or(0));
+        match packets {
+            Some(_) => assert_eq!(fs::read(recording.sealed_path()).unwrap(), start),
+            None => assert!(!recording.unfinished_path().exists()),
+        }
+    }
+    // Whoever stops waiting finds it as it was.
+    let recording = archive.new_recording(NOW_NS + 1, 0).unwrap();
+    fs::write(recording.unfinished_path(), &written.bytes).unwrap();
+    let (recovered, failed) = archive.seal_unfinished(&AtomicBool::new(true)).unwrap();
+    assert_eq!((recovered.len(), failed.len()), (0, 1));
+    assert_eq!(fs::read(recording.unfinished_path()).unwrap(), written.bytes);
 }
 
 /// The fuzz target, on whole files and on every one of its first bytes.

@@ -358,7 +358,7 @@ impl<'a> Recorder<'a> {
             path: packets,
             source,
         })?;
-        let (recovered, unsealed) = archive.seal_unfinished()?;
+        let (recovered, unsealed) = archive.seal_unfinished(&AtomicBool::new(false))?;
         let keeper = Keeper::new(archive, options.retention, disk, clock)?;
         let names: Vec<String> = sources.iter().map(|source| source.name().to_string()).collect();
         let mut rotation = options.rotation;

@@ -124,7 +124,12 @@ impl QuestionArgs {
             let [first, last] = [from, to].map(format_time);
             anyhow::ensure!(from < to, "--from {first} is not before --to {last}");
         }
-        Ok(Query::new(filter, from, to))
+        let query = Query::new(filter, from, to);
+        if let (first, Some(last)) = query.times() {
+            let [after, before] = [first, last].map(|time| format_time(time.into()));
+            anyhow::ensure!(first < last, "no packet is from {after} on and from before {before}");
+        }
+        Ok(query)
     }
 
     /// Opens the archive.

@@ -2,21 +2,22 @@
 
 mod flow;
 
+use std::collections::HashMap;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use tapdex_engine::archive::{Archive, ArchiveError, Cause, Segment};
-use tapdex_engine::beneath::Rights;
+use tapdex_engine::archive::{Archive, ArchiveError, Cause, Segment, names};
+use tapdex_engine::beneath::{Rights, open_named};
 use tapdex_engine::capture::blocks::Statistics;
 use tapdex_engine::capture::{CaptureError, CaptureWriter, FileFormat, Interface, Layout, Record};
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::time::format_time;
-use tapdex_engine::query::{Fresh, Query, in_time_order};
+use tapdex_engine::query::{Fresh, Query, count_values, in_time_order};
 
-use super::ask::{Answers, How, QuestionArgs};
+use super::ask::{Answers, How, QuestionArgs, rows_of};
 use super::follow::{self, Follower};
 use super::output::{self, FormatArg, Output, capture_error};
 use super::progress::Progress;
@@ -83,8 +84,8 @@ pub(crate) struct Args {
 /// Whoever may read all captures that packets are taken from may read the new one.
 fn rights(args: &Args, answers: &Answers) -> Rights {
     let of = |segment: &Segment| {
-        let data = segment.packet_path().metadata();
-        data.map_or(Rights::OWNER, |data| Rights::of(&data))
+        let file = open_named(&segment.packet_path());
+        file.and_then(|file| Rights::of(&file)).unwrap_or(Rights::OWNER)
     };
     let sources = answers.segments.iter().filter(|(_, answer)| answer.count > 0);
     let rights = sources.map(|(segment, _)| of(segment)).fold(Rights::USUAL, Rights::and);
@@ -162,6 +163,7 @@ fn write(
         writer: CaptureWriter::new(target, format, &[], &comment(args, query))?,
         format,
         interfaces: Vec::new(),
+        numbers: HashMap::new(),
         written: Vec::new(),
         // Nothing is known of interfaces that are to come.
         merged: if args.follow { (1_000_000_000, 0) } else { merged(answers) },
@@ -236,6 +238,8 @@ struct Extract<W: Write> {
     format: FileFormat,
     /// Those that packets came from; their place is their number in the file.
     interfaces: Vec<Interface>,
+    /// The same, by what they are.
+    numbers: HashMap<Interface, u32>,
     /// Packets of each.
     written: Vec<u64>,
     merged: (u64, u32),
@@ -285,23 +289,22 @@ impl<W: Write> Extract<W> {
     /// matching or not, and how many were lost then. Which interface has lost them is not known.
     fn write_statistics(&mut self, query: &Query, answers: &Answers) -> anyhow::Result<()> {
         let (from, to) = query.times();
-        let ask = |filter: &str| -> Option<Query> {
-            let filter = Filter::parse(filter, 0).ok()?;
-            Some(Query::new(filter, Some(from.into()), to.map(i128::from)))
-        };
+        let all = Filter::parse("", 0)?;
+        let all = Query::new(all, Some(from.into()), to.map(i128::from));
         let mut counts =
             vec![Statistics { start_ns: u64::MAX, ..Default::default() }; self.interfaces.len()];
+        let mut places = HashMap::new();
+        for (place, interface) in self.interfaces.iter().enumerate() {
+            places.entry(same(interface)).or_insert(place);
+        }
         for (segment, _) in answers.segments.iter().filter(|(_, a)| !a.pruned_by_time) {
-            let (note, interfaces) = (segment.note(), &segment.note().layout.interfaces);
-            for (n, interface) in interfaces.iter().enumerate() {
-                let place = self.interfaces.iter().position(|known| is_same(known, interface));
-                let Some(counts) = place.and_then(|place| counts.get_mut(place)) else { continue };
-                let filter = match interfaces.len() {
-                    1 => String::new(),
-                    _ => format!("frame.interface_id == {n}"),
-                };
-                let found = ask(&filter).and_then(|query| query.count(segment).ok());
-                counts.received += found.map_or(0, |answer| answer.count);
+            let note = segment.note();
+            // Damage has been reported where packets were read.
+            let received = received(segment, &all).unwrap_or_default();
+            for (n, interface) in (0_u128..).zip(&note.layout.interfaces) {
+                let place = places.get(&same(interface));
+                let Some(counts) = place.and_then(|&place| counts.get_mut(place)) else { continue };
+                counts.received += received.get(&n).copied().unwrap_or(0);
                 counts.start_ns = counts.start_ns.min(note.time_min.max(from));
                 let last = to.map_or(note.time_max, |to| note.time_max.min(to.saturating_sub(1)));
                 counts.end_ns = counts.end_ns.max(last);
@@ -310,8 +313,8 @@ impl<W: Write> Extract<W> {
         if let Some(first) = counts.first_mut() {
             for gap in answers.gaps.iter().filter(|gap| gap.cause == Cause::Lost) {
                 let lost = gap.packets.unwrap_or(0);
-                first.lost_by_kernel += lost;
-                first.received += lost;
+                first.lost_by_kernel = first.lost_by_kernel.saturating_add(lost);
+                first.received = first.received.saturating_add(lost);
                 first.start_ns = first.start_ns.min(gap.from_ns);
                 first.end_ns = first.end_ns.max(gap.to_ns);
             }
@@ -373,21 +376,46 @@ impl<W: Write> Extract<W> {
                 );
             }
         }
-        if let Some(number) = (0..).zip(&self.interfaces).find(|(_, i)| **i == interface) {
-            return Ok(number.0);
+        if let Some(&number) = self.numbers.get(&interface) {
+            return Ok(number);
         }
         let number = self.writer.add_interface(&interface).map_err(capture_error)?;
+        self.numbers.insert(interface.clone(), number);
         self.interfaces.push(interface);
         self.written.push(0);
         Ok(number)
     }
 }
 
-/// Whether an interface of a file is one of an archive's, whose clock may be another.
-fn is_same(known: &Interface, other: &Interface) -> bool {
-    let Interface { link, snaplen, name, description, .. } = other;
-    (known.link, known.snaplen, &known.name, &known.description)
-        == (*link, *snaplen, name, description)
+/// What an interface of the new file has in common with one of the archive's, whose clock may be
+/// another.
+fn same(interface: &Interface) -> (u16, u32, &str, &str) {
+    let Interface { link, snaplen, name, description, .. } = interface;
+    (*link, *snaplen, name, description)
+}
+
+/// How many packets a segment has from each of its interfaces, of those that match.
+fn received(segment: &Segment, query: &Query) -> Result<HashMap<u128, u64>, ArchiveError> {
+    let (note, (from, to)) = (segment.note(), query.times());
+    let mut counts = HashMap::new();
+    if note.layout.interfaces.len() == 1 {
+        counts.insert(0, query.count(segment)?.count);
+        return Ok(counts);
+    }
+    let is_inside = from <= note.time_min && to.is_none_or(|to| note.time_max < to);
+    let field = segment.index().find_field(names::INTERFACE);
+    if let Some(column) = field.filter(|_| is_inside).and_then(|field| field.columns().next()) {
+        let damaged = |source| ArchiveError::Index { path: segment.path().to_owned(), source };
+        let column = column.map_err(damaged)?;
+        for (i, key) in column.keys().enumerate() {
+            counts.insert(key.into(), column.bitmap(i).map_err(damaged)?.cardinality());
+        }
+        return Ok(counts);
+    }
+    let records = query.records(segment)?.records;
+    let rows = rows_of(segment, &records)?;
+    count_values(segment, names::INTERFACE, rows.as_deref(), &mut counts)?;
+    Ok(counts)
 }
 
 /// Writes packets as they are recorded.

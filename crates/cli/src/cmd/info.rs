@@ -192,7 +192,7 @@ fn write_tables(
     if let Some((first, last)) = info.window {
         rows.push(("first packet", format_time(first.into())));
         rows.push(("last packet", format_time(last.into())));
-        rows.push(("window", format!("{:.3} s", (last - first) as f64 / 1e9)));
+        rows.push(("window", format!("{:.3} s", last.saturating_sub(first) as f64 / 1e9)));
     }
     rows.push((
         "index bytes",

@@ -114,7 +114,7 @@ pub(crate) fn json_list(stories: &[Story]) -> String {
 
 /// How much is missing, in a few words.
 fn sum(stories: &[Story]) -> String {
-    let known: u64 = stories.iter().filter_map(|story| story.packets).sum();
+    let known = stories.iter().filter_map(|story| story.packets).fold(0, u64::saturating_add);
     match (known, stories.iter().all(|story| story.packets.is_some())) {
         (0, _) => "packets are missing, see above".to_owned(),
         (1, true) => "1 packet is missing, see above".to_owned(),

@@ -217,3 +217,42 @@ fn a_missing_part_is_noticed_by_all() {
         assert!(place.words("info").done().contains("missing            nothing"));
     }
 }
+
+#[test]
+fn each_interface_has_its_own_count() {
+    let place = Place::new();
+    let mut bytes = Vec::new();
+    blocks::section(&mut bytes, "");
+    for n in 0..3 {
+        let interface = Interface { name: format!("eth{n}"), ..Interface::new(1, 1_000_000_000) };
+        blocks::interface(&mut bytes, &interface, "");
+    }
+    // One after the other from each, and two more of the last.
+    for n in 0..62_u64 {
+        let interface = if n < 60 { (n % 3) as u32 } else { 2 };
+        blocks::packet(&mut bytes, interface, START + n * SECOND, 60, &[7; 60]);
+    }
+    std::fs::write(place.path("a.pcapng"), bytes).unwrap();
+    place.words("index -q a.pcapng").done();
+    for (times, expected) in
+        [("", [20, 20, 22]), ("--from 1790000030 --to 1790000061", [10, 10, 11])]
+    {
+        place.words(&format!("extract --force {times} -w out.pcapng")).done();
+        let bytes = std::fs::read(place.path("out.pcapng")).unwrap();
+        let mut reader = capture::CaptureReader::open(&bytes[..]).unwrap();
+        reader.gather_statistics();
+        while reader.next().unwrap().is_some() {}
+        let told = reader.take_statistics();
+        assert_eq!(told.iter().map(|one| one.received).collect::<Vec<_>>(), expected, "{times}");
+    }
+}
+
+#[test]
+fn times_of_a_filter_that_exclude_each_other_are_an_error() {
+    let place = Place::new();
+    place.words("gen -c 10 -w a.pcap").done();
+    place.words("index -q a.pcap").done();
+    let filter = "frame.time_epoch >= 20 and frame.time_epoch < 10";
+    let said = place.run(&["search", "--count", filter]).failed(2);
+    assert!(said.contains("no packet is from 1970-01-01"), "{said}");
+}

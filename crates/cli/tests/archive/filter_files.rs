@@ -58,7 +58,7 @@ fn errors_of_files_name_the_place() {
         place.run(&["search", "--filter-file", "f"]).failed(2)
     };
     let said = fails(b"tcp\n and port\n");
-    assert!(said.contains("f:2:10: expected a port") || said.contains("f:3:1: "), "{said}");
+    assert!(said.contains("f:2:10: expected a port"), "{said}");
     let said = fails(b"# x\n10.0.0.1\n  tcp # y\n");
     assert!(said.contains("f:3:3: expected an address"), "{said}");
     let said = fails(b"10.0.0.1\n10.0.0.1/8\n");
@@ -110,9 +110,11 @@ fn a_filter_that_rejects_all_is_called_so() {
     let ended = place.run(&["search", "--count", "ip and arp"]);
     assert!(ended.err.contains("the filter rejects all packets (libpcap: "), "{}", ended.err);
     assert_eq!(ended.done().trim(), "0");
-    for filter in ["host 192.0.2.77", "ip and tcp and udp port 1"] {
+    // Nothing of it is in the capture, which is another matter.
+    for filter in ["host 192.0.2.77", "tcp port 1 and udp port 1 or host 192.0.2.77"] {
         let ended = place.run(&["search", "--count", filter]);
-        assert!(!ended.err.contains("rejects all") || filter.starts_with("ip"), "{}", ended.err);
+        assert!(!ended.err.contains("rejects all"), "{filter}: {}", ended.err);
+        assert_eq!(ended.done().trim(), "0");
     }
     let found = place.run(&["search", "--fail-if-empty", "ip and arp"]);
     assert!(found.failed(1).contains("rejects all"));

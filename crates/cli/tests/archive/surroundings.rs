@@ -63,8 +63,11 @@ fn half_written_settings_are_removed() {
     let half = place.path("tapdex-archive/.archive.toml.tmp");
     for words in ["index -q a.pcap", "repair"] {
         std::fs::write(&half, "version = 1\nord").unwrap();
+        // It is not ours.
+        let other = place.path("tapdex-archive/.my-notes.toml.tmp");
+        std::fs::write(&other, "notes").unwrap();
         place.words(words).done();
-        assert!(!half.exists(), "{words}");
+        assert!(!half.exists() && other.exists(), "{words}");
     }
 }
 

@@ -107,8 +107,8 @@ impl<'a> Drafter<'a> {
         let made = self.archive.root.make_folder(&folder);
         made.map_err(|error| ArchiveError::io("create", &folder, error))?;
         let path = self.recording.draft_path(note.source.part);
-        let rights = self.file.metadata().map(|data| Rights::of(&data));
-        let rights = rights.map_err(|error| ArchiveError::io("read", &path, error))?;
+        let rights =
+            Rights::of(&self.file).map_err(|error| ArchiveError::io("read", &path, error))?;
         let file = NewFile { storage, path: &path, rights: rights.and(Rights::GROUP) };
         write(&mut builder, file, &note)?;
         self.rest.go_on(&note);

@@ -421,8 +421,8 @@ impl<'a> Ingest<'a> {
             move |error| ArchiveError::io(what, path, error)
         };
         let mut file = open_named(&state.path).map_err(failed("open"))?;
-        let metadata = file.metadata().map_err(failed("read"))?;
-        let (len, rights) = (metadata.len(), Rights::of(&metadata).and(Rights::GROUP));
+        let len = file.metadata().map_err(failed("read"))?.len();
+        let rights = Rights::of(&file).map_err(failed("read"))?.and(Rights::GROUP);
         // A segment that is full may be the last one all the same.
         source.last = !builder.is_full(&limits) || source.end == len;
         source.cut_short = cut_short;
@@ -576,7 +576,7 @@ impl<'a> Ingest<'a> {
             return Ok(Some(State { reader, source, path, broken: None }));
         }
         let mut file = open_named(&origin).map_err(failed("open"))?;
-        let rights = Rights::of(&metadata).and(Rights::GROUP);
+        let rights = Rights::of(&file).map_err(failed("read"))?.and(Rights::GROUP);
         let mut plain = decompress(&mut file).map_err(ArchiveError::capture(&origin))?;
         if plain.compression() == Compression::None {
             return self.start(&origin, None).map(Some);
@@ -614,8 +614,10 @@ impl<'a> Ingest<'a> {
         let file = File::open(stream).map_err(|e| ArchiveError::io("open", stream, e))?;
         let metadata = file.metadata().map_err(|e| ArchiveError::io("read", stream, e))?;
         // A pipe has no rights that say anything; a file on standard input has.
-        let is_file = metadata.is_file();
-        let rights = if is_file { Rights::of(&metadata) } else { Rights::GROUP };
+        let rights = match metadata.is_file() {
+            true => Rights::of(&file).map_err(|e| ArchiveError::io("read", stream, e))?,
+            false => Rights::GROUP,
+        };
         let rights = rights.and(Rights::GROUP);
         let read = AtomicU64::new(0);
         let counted = Counted { source: file, read: &read };

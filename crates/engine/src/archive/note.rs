@@ -265,6 +265,9 @@ impl Note {
         {
             return Err("its sections do not fit its interfaces".into());
         }
+        if note.time_min > note.time_max {
+            return Err("its first packet is later than its last".into());
+        }
         Ok(note)
     }
 }
@@ -309,6 +312,24 @@ fn text_to_path(text: &str) -> PathBuf {
 mod tests {
     use super::*;
     use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn times_run_forward() {
+        let section = crate::capture::Section { offset: 0, big_endian: false, first_interface: 0 };
+        let layout = Layout {
+            pcapng: true,
+            records: crate::capture::RecordForm::default(),
+            sections: vec![section],
+            interfaces: Vec::new(),
+            known: 0,
+        };
+        let source = Source::new(Path::new("a"), Path::new("/a"), None);
+        for (time_min, time_max) in [(7, 7), (7, 8), (8, 7)] {
+            let note = Note { time_min, time_max, ..Note::new(source.clone(), layout.clone()) };
+            let read = Note::from_bytes(note.to_text().as_bytes());
+            assert_eq!(read.is_ok(), time_min <= time_max, "{read:?}");
+        }
+    }
 
     #[test]
     fn any_path_comes_back() {

@@ -10,6 +10,9 @@ use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::io::Errno;
 
 use super::note::{Note, Source};
 use super::segment::Segment;
@@ -191,12 +194,16 @@ impl Archive {
 
     /// Completes recordings that a killed recorder has left unfinished: they are cut behind the
     /// last whole packet and get their name. Those that somebody writes are left alone. One without
-    /// a packet is removed. Also returns what is wrong with those that could not be completed.
-    pub fn seal_unfinished(&self) -> Result<(Vec<Recovered>, Vec<ArchiveError>), ArchiveError> {
+    /// a packet is removed. Also returns what is wrong with those that could not be completed. Those
+    /// that are left when `stop` is set stay as they are.
+    pub fn seal_unfinished(
+        &self,
+        stop: &AtomicBool,
+    ) -> Result<(Vec<Recovered>, Vec<ArchiveError>), ArchiveError> {
         let (mut recovered, mut failed) = (Vec::new(), Vec::new());
         for recording in self.recordings()? {
             let path = recording.unfinished_path();
-            match seal(&self.root, &recording) {
+            match seal(&self.root, &recording, stop) {
                 Ok(Some(done)) => recovered.push(done),
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -210,7 +217,7 @@ impl Archive {
     /// [`seal_unfinished`](Self::seal_unfinished) would one that nobody writes.
     pub fn seal_held(&self, recording: &Recording) -> io::Result<Recovered> {
         let file = self.root.write(&recording.unfinished_path())?;
-        complete(&self.root, recording, file)
+        complete(&self.root, recording, file, &AtomicBool::new(false))
     }
 
     /// What the indexes of a packet file are called. Those of a file in the archive itself go by
@@ -248,7 +255,7 @@ fn list_recordings(folder: &Path, names: &mut BTreeSet<String>) -> Result<usize,
 }
 
 /// Completes a recording; `None` if somebody writes it, or it is complete.
-fn seal(root: &Root, recording: &Recording) -> io::Result<Option<Recovered>> {
+fn seal(root: &Root, recording: &Recording, stop: &AtomicBool) -> io::Result<Option<Recovered>> {
     let path = recording.unfinished_path();
     let file = root.write(&path)?;
     match file.try_lock() {
@@ -260,42 +267,59 @@ fn seal(root: &Root, recording: &Recording) -> io::Result<Option<Recovered>> {
         // Its owner has completed it in the meantime.
         return Ok(None);
     }
-    complete(root, recording, file).map(Some)
+    complete(root, recording, file, stop).map(Some)
 }
 
 /// Cuts a recording behind its last whole packet and gives it its name; one that has none is
 /// removed.
-fn complete(root: &Root, recording: &Recording, mut file: File) -> io::Result<Recovered> {
+fn complete(
+    root: &Root,
+    recording: &Recording,
+    mut file: File,
+    stop: &AtomicBool,
+) -> io::Result<Recovered> {
     let path = recording.unfinished_path();
     let len = file.metadata()?.len();
-    let (packets, end) = whole_packets(&mut file)?;
+    let (packets, end) = whole_packets(&mut file, stop)?;
     if packets == 0 {
         root.remove(&path)?;
         return Ok(Recovered { path, packets, bytes_cut: len });
     }
+    let sealed = recording.sealed_path();
+    if root.exists(&sealed) {
+        return Err(two_of_a_name());
+    }
     cut(&file, end)?;
     file.sync_all()?;
-    let sealed = recording.sealed_path();
-    root.rename(&path, &sealed)?;
+    root.rename_new(&path, &sealed).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => two_of_a_name(),
+        _ => error,
+    })?;
     root.sync_folder(&recording.folder)?;
     Ok(Recovered { path: sealed, packets, bytes_cut: len - end.min(len) })
+}
+
+fn two_of_a_name() -> io::Error {
+    let what = "there is a complete recording of its name already; compare the two, and remove one";
+    io::Error::new(io::ErrorKind::AlreadyExists, what)
 }
 
 /// How many whole packets there are, and where the file is to end. That is behind the last of them
 /// if what follows is the start of another, or nothing but zeros, which file systems leave after a
 /// loss of power. Anything else stays: somebody may want to look at it.
-fn whole_packets(file: &mut File) -> io::Result<(u64, u64)> {
+fn whole_packets(file: &mut File, stop: &AtomicBool) -> io::Result<(u64, u64)> {
     let len = file.metadata()?.len();
     let mut reader = match CaptureReader::open(&mut *file) {
         Ok(reader) => reader,
         Err(error) if error.is_io() => return Err(io::Error::other(error)),
         Err(CaptureError::Truncated { .. }) => return Ok((0, 0)),
         // Not written by a recorder, or zeros from the start on.
-        Err(_) => return Ok((u64::from(!is_zero(file, 0)?), len)),
+        Err(_) => return Ok((u64::from(!is_zero(file, 0, stop)?), len)),
     };
     let mut packets = 0;
     let outcome = loop {
         match reader.next() {
+            Ok(Some(_)) if stop.load(Ordering::Relaxed) => return Err(interrupted()),
             Ok(Some(_)) => packets += 1,
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),
@@ -305,21 +329,33 @@ fn whole_packets(file: &mut File) -> io::Result<(u64, u64)> {
     match outcome {
         Ok(()) | Err(CaptureError::Truncated { .. }) => Ok((packets, end)),
         Err(error) if error.is_io() => Err(io::Error::other(error)),
-        Err(_) if is_zero(file, end)? => Ok((packets, end)),
+        Err(_) if is_zero(file, end, stop)? => Ok((packets, end)),
         // At least one, so that it is kept.
         Err(_) => Ok((packets.max(1), len)),
     }
 }
 
 /// Whether a file has nothing but zeros from an offset on.
-fn is_zero(file: &mut File, offset: u64) -> io::Result<bool> {
-    file.seek(SeekFrom::Start(offset))?;
+fn is_zero(file: &mut File, mut offset: u64, stop: &AtomicBool) -> io::Result<bool> {
     let mut buffer = vec![0; 1 << 16];
     loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(interrupted());
+        }
+        // Holes, which may be larger than any disk, are passed over.
+        match rustix::fs::seek(&*file, rustix::fs::SeekFrom::Data(offset)) {
+            Ok(data) => offset = data,
+            Err(Errno::NXIO) => return Ok(true),
+            Err(_) => offset = file.seek(SeekFrom::Start(offset))?,
+        }
         match file.read(&mut buffer)? {
             0 => return Ok(true),
             len if buffer[..len].iter().any(|&byte| byte != 0) => return Ok(false),
-            _ => {}
+            len => offset += len as u64,
         }
     }
+}
+
+fn interrupted() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "interrupted before it was complete")
 }

@@ -22,6 +22,10 @@ use crate::index::MARK_RECORDS;
 use crate::packet::{Headers, decode};
 use crate::storage::Storage;
 
+/// What processes that were killed leave in the folder of an archive; a recorder has the last.
+const OWN_TEMPORARY: [&[u8]; 3] =
+    [b".archive.toml.tmp", b".missing.toml.tmp", b".recording.toml.tmp"];
+
 /// What became of an archive.
 #[derive(Debug, Default)]
 pub struct RepairReport {
@@ -107,7 +111,12 @@ impl<'a> Repair<'a> {
     pub fn run(&self) -> Result<RepairReport, ArchiveError> {
         let mut report = RepairReport::default();
         self.remove_temporary(&mut report);
-        let (recovered, failed) = self.archive.seal_unfinished()?;
+        let never = AtomicBool::new(false);
+        let stop = self.stop.unwrap_or(&never);
+        let (recovered, failed) = self.archive.seal_unfinished(stop)?;
+        if stop.load(Ordering::Relaxed) {
+            return Err(ArchiveError::Interrupted);
+        }
         report.recovered = recovered;
         self.check_drafts(&mut report);
         for error in failed {
@@ -322,9 +331,10 @@ impl<'a> Repair<'a> {
                 let path = entry.path();
                 let name = entry.file_name();
                 let name = name.as_encoded_bytes();
+                let is_temporary = name.starts_with(b".") && name.ends_with(b".tmp");
                 // In the archive's own folder there may be files of others.
-                let ending: &[u8] = if folder == archive.folder { b".toml.tmp" } else { b".tmp" };
-                if !name.starts_with(b".") || !name.ends_with(ending) {
+                let is_ours = folder != archive.folder || OWN_TEMPORARY.contains(&name);
+                if !is_temporary || !is_ours {
                     continue;
                 }
                 match archive.root.remove_stale(&path) {

@@ -24,6 +24,8 @@ const TABLES_MAX: usize = 64;
 const LIST_LEN_MAX: usize = 4 << 20;
 /// Sections of a file, where one that has nothing of its own is part of the one before.
 pub(super) const SECTIONS_MAX: usize = 1 << 17;
+/// Bytes of the name of an interface, and of its description, that are kept.
+pub(super) const NAME_LEN_MAX: usize = 100;
 /// Interfaces of a file: what their number in an index can be. All of them are in memory.
 pub(super) const INTERFACES_MAX: usize = u16::MAX as usize;
 
@@ -183,6 +185,10 @@ fn read_interfaces(text: &str) -> Option<Vec<Interface>> {
         if words.next().is_some() || times > INTERFACES_MAX.saturating_sub(interfaces.len()) {
             return None;
         }
+        if one.name.len() > NAME_LEN_MAX || one.description.len() > NAME_LEN_MAX {
+            // A line may stand for all of them, each with texts of its own.
+            return None;
+        }
         interfaces.extend(std::iter::repeat_n(one, times));
     }
     Some(interfaces)
@@ -263,6 +269,14 @@ mod tests {
         for list in ["1\t1", "99999\t1\t0\t1\t0\t\t", "1\t1\t0\t1\t0\t\\x\t", "1\t1\t0\t1\t0\t\t\t"]
         {
             assert!(read_interfaces(list).is_none(), "{list}");
+        }
+        // A few bytes of a list do not stand for many of names.
+        for (name, fits) in [(NAME_LEN_MAX, true), (NAME_LEN_MAX + 1, false)] {
+            let name = "n".repeat(name);
+            for texts in [format!("{name}\t"), format!("\t{name}")] {
+                let list = format!("65535\t1\t0\t1\t0\t{texts}");
+                assert_eq!(read_interfaces(&list).is_some(), fits);
+            }
         }
     }
 }

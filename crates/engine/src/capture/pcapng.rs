@@ -5,7 +5,7 @@ use std::io::Read;
 
 use super::blocks::Statistics;
 use super::error::CaptureError;
-use super::layout::{INTERFACES_MAX, SECTIONS_MAX};
+use super::layout::{INTERFACES_MAX, NAME_LEN_MAX, SECTIONS_MAX};
 use super::read::{CaptureReader, Found, Source, bad, short, size, word};
 use super::{Interface, Section, block_max, link_type};
 use crate::error::Expected;
@@ -13,8 +13,6 @@ use crate::error::Expected;
 /// Its bytes are the same in both orders.
 pub(super) const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 pub(super) const INTERFACE: u32 = 1;
-/// Bytes that are kept of an interface's name, and of its description.
-const NAME_LEN_MAX: usize = 100;
 
 const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::archive::{Archive, Drafter, Ingest, Input};
 use crate::capture::CaptureReader;
@@ -91,7 +91,8 @@ pub fn fuzz_recording(bytes: &[u8]) {
     if had {
         fs::rename(&away, &drafts).expect("the same folder");
     }
-    let (recovered, failed) = archive.seal_unfinished().expect("nobody holds it");
+    let (recovered, failed) =
+        archive.seal_unfinished(&AtomicBool::new(false)).expect("nobody holds it");
     assert!(failed.is_empty(), "{failed:?}");
     assert_eq!(recovered.len(), 1);
     assert!(!recording.unfinished_path().exists());
@@ -99,7 +100,9 @@ pub fn fuzz_recording(bytes: &[u8]) {
     assert!(bytes.starts_with(&there), "nothing but its end may be gone");
     assert_eq!(recording.is_sealed(), recovered[0].packets > 0);
     assert_eq!(found(&archive), packets, "complete");
-    assert!(archive.seal_unfinished().expect("nobody holds it").0.is_empty());
+    assert!(
+        archive.seal_unfinished(&AtomicBool::new(false)).expect("nobody holds it").0.is_empty()
+    );
     if recording.is_sealed() {
         let input = Input::File(recording.sealed_path());
         let report = Ingest::new(&archive).threads(1).run(&[input]).expect("an archive");
