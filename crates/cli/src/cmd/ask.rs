@@ -124,7 +124,7 @@ impl QuestionArgs {
             let [first, last] = [from, to].map(format_time);
             anyhow::ensure!(from < to, "--from {first} is not before --to {last}");
         }
-        let query = Query::new(filter, from, to);
+        let query = Query::new(filter, from, to).with_notice(note);
         if let (first, Some(last)) = query.times() {
             let [after, before] = [first, last].map(|time| format_time(time.into()));
             anyhow::ensure!(first < last, "no packet is from {after} on and from before {before}");
@@ -137,9 +137,11 @@ impl QuestionArgs {
         Ok(Archive::open(&self.archive.archive)?)
     }
 
-    /// Opens the archive and asks all its segments.
+    /// Opens the archive, asks all its segments, and says what is left out.
     pub(crate) fn ask(&self, query: &Query, how: How) -> anyhow::Result<Answers> {
-        Answers::ask(&self.open()?, query, how)
+        let answers = Answers::ask(&self.open()?, query, how)?;
+        answers.note_left_out(query);
+        Ok(answers)
     }
 }
 
@@ -184,14 +186,17 @@ impl Answers {
         }
         let mut this = Self { segments: answers, gaps };
         this.fail(unread.into_errors());
-        this.check_refused()?;
-        this.note_rejected(query);
+        let (refused, asked) = this.refused();
+        if let Some((link, message)) = refused.first().filter(|_| !asked) {
+            anyhow::bail!("the filter cannot be used on {link}: {message}");
+        }
         Ok(this)
     }
 
-    /// A filter that can be asked of no link is a bad filter; one that can be asked of some leaves
-    /// the others out.
-    fn check_refused(&self) -> anyhow::Result<()> {
+    /// The links that the filter cannot be asked of, and whether it can be asked of another. One
+    /// that can be asked of no link is a bad filter; one that can be asked of some leaves the
+    /// others out.
+    fn refused(&self) -> (Vec<(String, &str)>, bool) {
         let mut refused: Vec<(String, &str)> = Vec::new();
         let mut asked = false;
         for (_, answer) in &self.segments {
@@ -203,15 +208,14 @@ impl Answers {
                 }
             }
         }
-        for (link, message) in &refused {
-            anyhow::ensure!(asked, "the filter cannot be used on {link}: {message}");
-            note(&format!("packets of {link} are left out: {message}"));
-        }
-        Ok(())
+        (refused, asked)
     }
 
-    /// Says that no packet can match, which is an error with tcpdump.
-    fn note_rejected(&self, query: &Query) {
+    /// Says which links are left out, and that no packet can match, which is an error with tcpdump.
+    pub(crate) fn note_left_out(&self, query: &Query) {
+        for (link, message) in self.refused().0 {
+            note(&format!("packets of {link} are left out: {message}"));
+        }
         let rejects = |(segment, _): &(Segment, Answer)| query.rejects_all(segment);
         if self.count() == 0 && !self.segments.is_empty() && self.segments.iter().all(rejects) {
             note("the filter rejects all packets (libpcap: expression rejects all packets)");

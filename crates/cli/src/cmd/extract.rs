@@ -105,6 +105,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     progress.show(|_| "searching".to_owned());
     let archive = args.question.open()?;
     let mut answers = Answers::ask(&archive, &query, How::Records)?;
+    answers.note_left_out(&query);
     answers.check_target(&args.write)?;
     let found = answers.count();
     if args.flow && found > 0 {

@@ -63,13 +63,19 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
-    let query = args.question.query()?;
+    let mut query = args.question.query()?;
+    if args.quiet {
+        query = query.with_notice(|_| {});
+    }
     let how = if args.count || args.quiet { How::Count } else { How::Records };
     if args.follow {
         follow::watch();
     }
     let archive = args.question.open()?;
     let mut answers = Answers::ask(&archive, &query, how)?;
+    if !args.quiet {
+        answers.note_left_out(&query);
+    }
     let (mut printed, mut bytes, mut missed) = (0, None, 0);
     if args.quiet {
     } else if args.count {

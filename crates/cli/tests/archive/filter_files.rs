@@ -118,6 +118,7 @@ fn a_filter_that_rejects_all_is_called_so() {
     }
     let found = place.run(&["search", "--fail-if-empty", "ip and arp"]);
     assert!(found.failed(1).contains("rejects all"));
+    assert_eq!(place.run(&["search", "--quiet", "ip and arp"]).failed(1), "");
 }
 
 /// An IPv4 packet in an Ethernet frame.

@@ -31,10 +31,15 @@
 //!   netmask, so that `ip broadcast` means the addresses 0.0.0.0 and 255.255.255.255.
 
 mod lists;
+mod long;
+#[cfg(test)]
+mod made;
 mod proof;
 
 use super::deep::on_large_stack;
+use super::filter::Expr;
 use crate::packet::LinkType;
+pub(crate) use long::{Long, Notice};
 pub(crate) use proof::Sameness;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -151,8 +156,13 @@ const JUMPS_MAX: usize = 1 << 16;
 /// Words of scratch memory.
 const MEMORY: usize = 16;
 
-/// Filters of so many bytes or more are compiled as they are.
+/// Filters of so many bytes or more are not optimised before that is needed: libpcap may take
+/// minutes for it.
 const OPTIMIZED_LEN_MAX: usize = 8 << 10;
+
+/// Bytes of a filter that is compared with what the optimiser made of it, at most. Of longer ones
+/// it takes longer to compile them than to answer them.
+const COMPARED_LEN_MAX: usize = 1 << 10;
 
 /// Filters up to so many bytes are compiled on any stack.
 const SHORT_LEN: usize = 2 << 10;
@@ -166,8 +176,7 @@ impl Program {
     /// libpcap compiles for the handle of an open file: for some links its code depends on that
     /// file's byte order. So it is given one that has a header and nothing else.
     pub fn compile(text: &str, link: LinkType, swapped: bool) -> Result<Self, BpfError> {
-        // Its optimiser takes minutes for some thousands of addresses.
-        Self::compile_as(text, link, swapped, text.len() < OPTIMIZED_LEN_MAX)
+        Self::compile_as(text, link, swapped, true)
     }
 
     fn compile_as(
@@ -181,17 +190,15 @@ impl Program {
     }
 
     /// Whether it means what the filter that it was compiled from says, or the optimiser made
-    /// something else of it. Of a list that was compiled in short that is not told.
-    pub(crate) fn compare_with_plain(
+    /// something else of it.
+    fn compare_with_plain(
         &self,
         text: &str,
         link: LinkType,
         swapped: bool,
     ) -> Result<Sameness, BpfError> {
-        if !self.sets.is_empty() {
-            return Ok(Sameness::Open);
-        }
-        Ok(proof::compare(self, &Self::compile_as(text, link, swapped, false)?))
+        let plain = Self::compile_as(text, link, swapped, false)?;
+        Ok(proof::compare(self, &plain, proof::STEPS_MAX))
     }
 
     /// Whether no packet can match: libpcap calls it "expression rejects all packets".
@@ -284,6 +291,66 @@ impl Program {
                 Code::AToX => x = a,
                 Code::XToA => a = x,
             }
+        }
+    }
+}
+
+/// A filter that answers as the program that libpcap's optimiser makes of it, however long it is.
+#[derive(Debug)]
+pub(crate) enum Compiled {
+    /// That program.
+    Program(Program),
+    /// One that has it made if it is needed.
+    Long(Box<Long>),
+}
+
+impl Compiled {
+    /// Compiles a filter for a kind of link. Who is given is told what takes long.
+    pub(crate) fn of(
+        expr: &Expr,
+        link: LinkType,
+        swapped: bool,
+        notice: Option<Notice>,
+    ) -> Result<Self, BpfError> {
+        if let Some(program) = Program::widened(expr, lists::LIST_MIN, link, swapped)? {
+            return Ok(Self::Program(program));
+        }
+        let text = expr.to_string();
+        if text.len() < OPTIMIZED_LEN_MAX || !Self::is_kept(expr, link, swapped) {
+            return Ok(Self::Program(Program::compile(&text, link, swapped)?));
+        }
+        Ok(Self::Long(Box::new(Long::of(expr, link, swapped, notice)?)))
+    }
+
+    /// Whether libpcap's optimiser leaves a filter its meaning; where that is not found out, it is
+    /// taken to do so. Of many conditions that differ in their values some are looked at.
+    pub(crate) fn is_kept(expr: &Expr, link: LinkType, swapped: bool) -> bool {
+        let mut text = expr.to_string();
+        if text.len() > COMPARED_LEN_MAX {
+            text = long::outline(expr, |_| true).to_string();
+        }
+        if text.len() > COMPARED_LEN_MAX {
+            return true;
+        }
+        let compared = Program::compile(&text, link, swapped)
+            .and_then(|program| program.compare_with_plain(&text, link, swapped));
+        !matches!(compared, Ok(Sameness::Differs))
+    }
+
+    /// Whether no packet can match: libpcap calls it "expression rejects all packets". Of long
+    /// filters that is not told.
+    pub(crate) fn rejects_all(&self) -> bool {
+        match self {
+            Self::Program(program) => program.rejects_all(),
+            Self::Long(_) => false,
+        }
+    }
+
+    /// Whether it takes a frame, of which `frame` was captured, and which had `wire_len` bytes.
+    pub(crate) fn matches(&self, frame: &[u8], wire_len: u32) -> bool {
+        match self {
+            Self::Program(program) => program.matches(frame, wire_len),
+            Self::Long(long) => long.matches(frame, wire_len),
         }
     }
 }
@@ -499,6 +566,10 @@ impl Step {
             _ => (0, 0),
         };
         Some(Self { code, yes, no, k, equal: 0 })
+    }
+
+    fn is_ask(&self) -> bool {
+        matches!(self.code, Code::LoadAtAsk(_) | Code::AskNumber(_) | Code::AskX(_))
     }
 
     fn next(&self, holds: bool) -> usize {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tapdex_bitmap::Chunks;
 
-use super::bpf::{Program, Sameness};
+use super::bpf::{Compiled, Notice};
 use super::fields;
 use super::filter::{Expr, Filter, Shift, Syntax, Test};
 use super::lists;
@@ -19,13 +19,9 @@ use crate::packet::{Headers, LinkType, decode};
 /// From so many segments on several are asked at a time.
 const SEGMENTS_PARALLEL: usize = 32;
 
-/// Filters up to so many bytes are compared with what libpcap's optimiser made of them. Of longer
-/// ones it takes longer to compile them than to answer them.
-const KEPT_LEN_MAX: usize = 1 << 10;
-
 /// The filter compiled for links, and whether their captures have the other byte order; or why it
 /// could not be.
-type Programs = BTreeMap<(LinkType, bool), Result<Arc<Program>, String>>;
+type Programs = BTreeMap<(LinkType, bool), Result<Arc<Compiled>, String>>;
 
 /// A question: a filter, and the times that packets have to be from.
 #[derive(Debug)]
@@ -39,6 +35,7 @@ pub struct Query {
     programs: Mutex<Programs>,
     /// Whether the optimised programs mean what the filter says.
     kept: Mutex<BTreeMap<(LinkType, bool), bool>>,
+    notice: Option<Notice>,
 }
 
 /// The answer of a segment.
@@ -88,7 +85,14 @@ impl Query {
             to_ns: to,
             programs: Mutex::default(),
             kept: Mutex::default(),
+            notice: None,
         }
+    }
+
+    /// Has something told what takes long, or cannot be done for a filter as long as this one.
+    #[must_use]
+    pub fn with_notice(self, notice: fn(&str)) -> Self {
+        Self { notice: Some(notice), ..self }
     }
 
     /// The filter.
@@ -114,7 +118,7 @@ impl Query {
             (Some(expr), Syntax::Pcap) => {
                 let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
                 let program = programs.entry((link, swapped)).or_insert_with(|| {
-                    let program = Program::of(expr, link, swapped);
+                    let program = Compiled::of(expr, link, swapped, self.notice);
                     program.map(Arc::new).map_err(|error| error.to_string())
                 });
                 program.clone().map(Judge::Program)
@@ -124,20 +128,20 @@ impl Query {
 
     /// Whether libpcap's optimiser left the filter its meaning, so that columns may answer.
     fn is_kept(&self, link: LinkType, swapped: bool) -> bool {
-        let single = match &self.filter.expr {
-            None | Some(Expr::Term(_)) => true,
-            Some(Expr::Not(inner)) => matches!(**inner, Expr::Term(_)),
-            Some(_) => false,
+        let expr = match &self.filter.expr {
+            Some(expr) if self.filter.syntax == Syntax::Pcap => expr,
+            _ => return true,
         };
-        if single || self.filter.syntax != Syntax::Pcap || self.text.len() > KEPT_LEN_MAX {
+        let single = match expr {
+            Expr::Term(_) => true,
+            Expr::Not(inner) => matches!(**inner, Expr::Term(_)),
+            _ => false,
+        };
+        if single {
             return true;
         }
-        let Ok(Judge::Program(program)) = self.judge(link, swapped) else { return true };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        *kept.entry((link, swapped)).or_insert_with(|| {
-            let compared = program.compare_with_plain(&self.text, link, swapped);
-            !matches!(compared, Ok(Sameness::Differs))
-        })
+        *kept.entry((link, swapped)).or_insert_with(|| Compiled::is_kept(expr, link, swapped))
     }
 
     /// Whether no packet of a segment's links can match, whatever it is: libpcap refuses such a
@@ -435,7 +439,7 @@ fn sort_records(records: &mut Vec<u32>, rows: u32) {
 /// Decides single packets.
 pub(super) enum Judge<'a> {
     All,
-    Program(Arc<Program>),
+    Program(Arc<Compiled>),
     Fields(&'a Expr),
 }
 

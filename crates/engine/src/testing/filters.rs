@@ -45,6 +45,9 @@ impl Default for Values {
     }
 }
 
+/// Of so many filters of the whole grammar one is a long list.
+const LONG_EACH: usize = 100;
+
 /// Filters that libpcap compiles for Ethernet, every primitive among them.
 pub fn written() -> Vec<String> {
     lines(lists::WRITTEN)
@@ -77,6 +80,9 @@ impl Values {
     pub fn generate_any(&self, seed: u64) -> String {
         let fallback = Self::default();
         let mut maker = Maker::new(self, &fallback, seed).unbound();
+        if maker.below(LONG_EACH) == 0 {
+            return maker.long();
+        }
         let depth = maker.below(4);
         maker.list(depth)
     }

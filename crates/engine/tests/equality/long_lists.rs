@@ -91,6 +91,58 @@ fn lists_that_libpcap_can_compile() {
     tally.finish("long lists", 80, 40);
 }
 
+/// Lists of 8 KiB and more, on frames that are cut at every length up to 80.
+#[test]
+fn lists_beyond_the_optimiser() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut frames = Vec::new();
+    let whole = odd_frames(LinkType::ETHERNET, false, 11).into_iter().chain(traffic(150, 5, 90));
+    for (at, (wire_len, data)) in whole.enumerate() {
+        // Three lengths of each, all lengths in all.
+        for len in [at % 81, (at + 27) % 81, (at + 54) % 81] {
+            frames.push((wire_len, data[..data.len().min(len)].to_vec()));
+        }
+        frames.push((wire_len, data));
+    }
+    let capture = pcap(folder.path().join("cut"), LinkType::ETHERNET, false, &frames);
+    let truth = Truth::read(&capture);
+    let Found { mut fours, mut sixes, ports } = found(&truth, 20, 450);
+    fours.truncate(200);
+    sixes.truncate(450);
+    let macs = truth.values().macs.into_iter().chain(0x0200_0000_0000..);
+    let macs = macs.take(400).map(|mac| {
+        let byte = |at: u32| format!("{:02x}", mac >> (40 - 8 * at) & 0xFF);
+        (0..6).map(byte).collect::<Vec<_>>().join(":")
+    });
+    let macs = joined("ether host", macs, " or ");
+    let heads = sixes.iter().map(|six| six.to_bits()).take(60);
+    let heads = heads.chain((0..350).map(|n| (0x2001_0DB8_u128 << 96) + (n << 64)));
+    let nets = heads.map(|head| Ipv6Addr::from(head & u128::MAX << 64));
+    let nets = joined("net", nets.map(|net| format!("{net}/64")), " or ");
+    let wide = joined("host", sixes.iter(), " or ");
+    // What one side has often, and others.
+    let others = fours.iter().cycle().skip(7);
+    let ends = fours.iter().cycle().zip(others).zip(ports.iter().cycle()).take(125);
+    let ends = ends.map(|((a, b), port)| {
+        format!("(host {a} and host {b} and tcp port {port} and port {})", port / 2)
+    });
+    let ends = ends.collect::<Vec<_>>().join(" or ");
+    let pairs = fours.iter().zip(fours.iter().skip(1));
+    let pairs = pairs.map(|(a, b)| format!("(src host {a} and dst host {b})"));
+    let pairs = pairs.collect::<Vec<_>>().join(" or ");
+    let mut asked = Vec::new();
+    for list in [wide, nets, macs, ends, pairs] {
+        assert!(list.len() > 8 << 10, "{} bytes", list.len());
+        asked.push(Asked::new(format!("not ({list})")));
+        asked.push(Asked::new(format!("udp or ({list})")));
+        asked.push(Asked::new(format!("vlan and not ({list})")));
+        asked.push(Asked::new(list));
+    }
+    let tally = Tally::default();
+    compare(&truth, &[index(&capture, Order::Flow, "auto", 1_000)], &asked, &tally);
+    tally.finish("lists of 8 KiB", 20, 10);
+}
+
 /// Ten thousand hosts, which libpcap does not compile: what each of them finds, together.
 #[test]
 fn ten_thousand_hosts() {

@@ -18,8 +18,8 @@ use std::collections::HashMap;
 
 use super::{Alu, Ask, Code, MEMORY, Program, Size, Step};
 
-/// Instructions that are tried before the answer is left open.
-const STEPS_MAX: usize = 10_000;
+/// Instructions that are tried of a filter before the answer is left open.
+pub(super) const STEPS_MAX: usize = 10_000;
 
 /// What came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,8 +203,9 @@ impl Way {
     }
 }
 
-/// Whether two programs answer alike.
-pub(super) fn compare(one: &Program, other: &Program) -> Sameness {
+/// Whether two programs answer alike, and the first one loads nothing else before it takes a
+/// packet; so many instructions are tried.
+pub(super) fn compare(one: &Program, other: &Program, steps_max: usize) -> Sameness {
     if one == other {
         return Sameness::Same;
     }
@@ -215,7 +216,7 @@ pub(super) fn compare(one: &Program, other: &Program) -> Sameness {
         Way { at: 0, a: zero, x: zero, memory, facts, first, loads }
     };
     let mut ways = vec![start(Facts::default(), None, Vec::new())];
-    let mut steps_left = STEPS_MAX;
+    let mut steps_left = steps_max;
     while let Some(mut way) = ways.pop() {
         let program = if way.first.is_none() { one } else { other };
         let ended = loop {

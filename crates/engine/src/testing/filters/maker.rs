@@ -57,6 +57,67 @@ impl<'v> Maker<'v> {
         text
     }
 
+    /// A long list of one kind of conditions, of 8 KiB and more at times, alone or beside others.
+    pub(super) fn long(&mut self) -> String {
+        let kind = self.below(7);
+        let end = self.of(&["", "", "src ", "dst "]);
+        // libpcap takes long for more conditions of one word.
+        let len = match (kind, self.below(3)) {
+            (0..5, 0) => 8_500 + self.below(3_000),
+            _ => 300 + self.below(3_000),
+        };
+        let (or, none) = (self.below(4) != 0, self.below(4) == 0);
+        let mut list = String::new();
+        while list.len() < len {
+            let condition = match kind {
+                0 => format!("{end}host {}", std::net::Ipv6Addr::from_bits(self.near6())),
+                1 => {
+                    let mask = u128::MAX << 64;
+                    let net = std::net::Ipv6Addr::from_bits(self.near6() & mask);
+                    format!("{end}net {net}/64")
+                }
+                2 => format!("ether {end}host {}", self.mac()),
+                3 => {
+                    let (a, b) = (self.near4(), self.near4());
+                    let ports = [(); 2].map(|()| self.value(|values| &values.ports));
+                    let transport = self.of(&["tcp ", "udp ", ""]);
+                    format!(
+                        "(host {a} and host {b} and {transport}port {} and port {})",
+                        ports[0], ports[1]
+                    )
+                }
+                4 => format!("(src host {} and dst host {})", self.host(), self.near4()),
+                5 => format!("{end}host {}", self.near4()),
+                _ => format!("{end}port {}", self.value(|values| &values.ports)),
+            };
+            let joint = match (list.is_empty(), or) {
+                (true, _) => "",
+                (false, true) => " or ",
+                (false, false) => " and not ",
+            };
+            list = format!("{list}{joint}{condition}");
+        }
+        let list = if none { format!("not ({list})") } else { list };
+        match self.below(6) {
+            0 => format!("({list}) and {}", self.primitive()),
+            1 => format!("{} or {list}", self.primitive()),
+            2 => format!("{} and ({list})", self.primitive()),
+            3 => format!("vlan and ({list})"),
+            _ => list,
+        }
+    }
+
+    /// An address of the values, or one like it.
+    fn near4(&mut self) -> std::net::Ipv4Addr {
+        let address = self.value(|values| &values.hosts4);
+        std::net::Ipv4Addr::from_bits(address ^ self.of(&[0, 0, 1, 0x100]))
+    }
+
+    fn near6(&mut self) -> u128 {
+        let address = self.value(|values| &values.hosts6);
+        address ^ self.of(&[0, 0, 1, 1 << 40, 1 << 66])
+    }
+
     fn operand(&mut self, depth: usize) -> String {
         match self.below(10) {
             4..7 if self.unbound => self.any_primitive(),
