@@ -128,7 +128,8 @@ impl Long {
     }
 }
 
-/// What libpcap makes of a filter without its optimiser; `None` if it has to be compiled as a whole.
+/// What libpcap makes of a filter without its optimiser; `None` if it has to be compiled as a
+/// whole.
 fn plain(expr: &Expr, link: LinkType, swapped: bool) -> Result<Option<Vec<Step>>, BpfError> {
     let mut maker = Maker { link, swapped, kinds: Vec::new(), texts: HashMap::new() };
     let mut steps = Vec::new();
@@ -613,8 +614,8 @@ mod tests {
     #[test]
     fn long_filters_of_several_lists() {
         let mut made = Made::new(4, 14);
-        for one in KINDS {
-            for two in KINDS {
+        for (at, one) in KINDS.iter().enumerate() {
+            for two in KINDS.iter().skip(at % 3).step_by(3) {
                 let (a, b) = (made.list(one).join(" or "), made.list(two).join(" or "));
                 let half = made.list(two)[7..].join(" or ");
                 for text in [
