@@ -12,6 +12,7 @@ mod lists;
 mod ordered;
 mod plan;
 mod search;
+mod tags;
 mod wireshark;
 
 pub use counts::{count_times, count_values, is_field};

@@ -31,6 +31,8 @@ mod oracle;
 mod pairs;
 #[path = "equality/questions.rs"]
 mod questions;
+#[path = "equality/tags.rs"]
+mod tags;
 #[path = "equality/traces.rs"]
 mod traces;
 

@@ -264,14 +264,14 @@ impl Answers {
         if !is_moved_by_tags(query.filter()) {
             return None;
         }
-        if query.text().len() > UNSEEN_TEXT_MAX {
-            let asked = self.segments.iter().filter(|(_, answer)| !answer.pruned_by_time);
-            let most: u64 = asked.map(|(segment, _)| tagged(segment).unwrap_or(0)).sum();
-            return (most > 0).then_some((most, false));
-        }
-        let behind = Filter::parse_as(Syntax::Pcap, &through_tags(query.text()), 0).ok()?;
-        let (from, to) = query.times();
-        let behind = Query::new(behind, Some(from.into()), to.map(i128::from));
+        let behind = std::cell::LazyCell::new(|| {
+            if query.text().len() > UNSEEN_TEXT_MAX {
+                return None;
+            }
+            let behind = Filter::parse_as(Syntax::Pcap, &through_tags(query.text()), 0).ok()?;
+            let (from, to) = query.times();
+            Some(Query::new(behind, Some(from.into()), to.map(i128::from)))
+        });
         let (mut packets, mut is_exact, mut left) = (0, true, UNSEEN_READ_MAX);
         for (segment, answer) in self.segments.iter().filter(|(_, a)| !a.pruned_by_time) {
             // Damage has been reported where it matters to the answer.
@@ -279,14 +279,23 @@ impl Answers {
             if tagged == 0 {
                 continue;
             }
+            let most = match query.behind_tags(segment) {
+                Ok(Some((found, 0))) => {
+                    packets += found;
+                    continue;
+                }
+                Ok(Some((found, open))) => found + open,
+                _ => tagged,
+            };
             // About what the filter itself had to read is read again, and tagged packets at most.
-            match left.checked_sub(answer.read.saturating_add(tagged)) {
-                Some(rest) => {
+            let rest = left.checked_sub(answer.read.saturating_add(tagged));
+            match rest.zip(behind.as_ref()) {
+                Some((rest, behind)) => {
                     left = rest;
                     let count = behind.count(segment).map_or(0, |behind| behind.count);
                     packets += count.saturating_sub(answer.count);
                 }
-                None => (packets, is_exact) = (packets + tagged, false),
+                None => (packets, is_exact) = (packets + most, false),
             }
         }
         (packets > 0).then_some((packets, is_exact))

@@ -552,7 +552,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Rows with one of these before their network header.
-    fn encap(&self, kinds: &[Encap]) -> Planned<'a> {
+    pub(crate) fn encap(&self, kinds: &[Encap]) -> Planned<'a> {
         let values: Vec<u128> = kinds.iter().map(|&kind| (kind as u8).into()).collect();
         self.any_value(names::ENCAP, &values)
     }

@@ -63,7 +63,7 @@ pub struct Answer {
 
 /// Whether the packets of a mark are from the right time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Time {
+pub(super) enum Time {
     Inside,
     Outside,
     /// Some are.
@@ -224,7 +224,7 @@ impl Query {
     }
 
     /// Whether all packets of a segment are from the right time.
-    fn time_of(&self, time_min: u64, time_max: u64) -> Time {
+    pub(super) fn time_of(&self, time_min: u64, time_max: u64) -> Time {
         let too_late = |time| self.to_ns.is_some_and(|to| time >= to);
         if time_max < self.from_ns || too_late(time_min) {
             Time::Outside
