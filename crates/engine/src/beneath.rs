@@ -211,8 +211,8 @@ impl Dir {
     pub fn create_new(&self, name: &OsStr, rights: Rights) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // The folder may give its group to the files in it. Rights that this group must not have are
-        // not given in the first place: a file that is open stays so.
+        // The folder may give its group to the files in it. Rights that this group must not have
+        // are not given in the first place: a file that is open stays so.
         let folder = rustix::fs::fstat(&self.handle)?;
         let gives_group = Mode::from_raw_mode(folder.st_mode).contains(Mode::SGID);
         let own = rustix::process::getegid().as_raw();

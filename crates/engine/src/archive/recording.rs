@@ -194,8 +194,8 @@ impl Archive {
 
     /// Completes recordings that a killed recorder has left unfinished: they are cut behind the
     /// last whole packet and get their name. Those that somebody writes are left alone. One without
-    /// a packet is removed. Also returns what is wrong with those that could not be completed. Those
-    /// that are left when `stop` is set stay as they are.
+    /// a packet is removed. Also returns what is wrong with those that could not be completed. What
+    /// is left when `stop` is set stays as it is.
     pub fn seal_unfinished(
         &self,
         stop: &AtomicBool,
