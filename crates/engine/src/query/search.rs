@@ -35,6 +35,8 @@ pub struct Query {
     programs: Mutex<Programs>,
     /// Whether the optimised programs mean what the filter says.
     kept: Mutex<BTreeMap<(LinkType, bool), bool>>,
+    /// The same of the filter that looks behind tags, too.
+    pub(super) kept_through: Mutex<BTreeMap<(LinkType, bool), bool>>,
     notice: Option<Notice>,
 }
 
@@ -85,6 +87,7 @@ impl Query {
             to_ns: to,
             programs: Mutex::default(),
             kept: Mutex::default(),
+            kept_through: Mutex::default(),
             notice: None,
         }
     }

@@ -1,5 +1,7 @@
 //! What filters do not see: packets behind VLAN tags.
 
+use std::sync::PoisonError;
+
 use super::bpf::Compiled;
 use super::filter::{Expr, Shift, Syntax, Term, Test};
 use super::plan::{Dialect, Planner, Set, terms};
@@ -30,8 +32,7 @@ impl Query {
         if self.time_of(note.time_min, note.time_max) != Time::Inside {
             return Ok(None);
         }
-        let (one, three) = (behind(expr, 1), behind(expr, 3));
-        let through = through(expr, &one, &three);
+        let one = behind(expr, 1);
         let links = Self::links(segment);
         let (mut found, mut open) = (0, 0);
         for (&(link, swapped), interfaces) in &links {
@@ -39,9 +40,12 @@ impl Query {
             if link != LinkType::ETHERNET {
                 continue;
             }
-            if !Compiled::is_kept(&through, link, swapped) {
+            let mut kept = self.kept_through.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_kept = || Compiled::is_kept(&through(expr, &one), link, swapped);
+            if !*kept.entry((link, swapped)).or_insert_with(is_kept) {
                 return Ok(None);
             }
+            drop(kept);
             let planner = Planner { index: segment.index(), dialect: Dialect::Ethernet };
             let interfaces = (links.len() > 1).then_some(interfaces.as_slice());
             let counted = count(&planner, interfaces, [expr, &one]);
@@ -95,7 +99,7 @@ fn behind(expr: &Expr, tags: u8) -> Expr {
 }
 
 /// A filter that looks behind tags, too. Each `vlan` moves all that follows it.
-fn through(expr: &Expr, one: &Expr, three: &Expr) -> Expr {
+fn through(expr: &Expr, one: &Expr) -> Expr {
     let vlan = |tags: u8| {
         let (test, text) = (Test::Vlan(None), "vlan".to_owned());
         Expr::Term(Term { span: 0..0, shift: Shift::Tags(tags), test, text })
@@ -103,6 +107,6 @@ fn through(expr: &Expr, one: &Expr, three: &Expr) -> Expr {
     Expr::Or(vec![
         expr.clone(),
         Expr::And(vec![vlan(0), one.clone()]),
-        Expr::And(vec![vlan(1), vlan(2), three.clone()]),
+        Expr::And(vec![vlan(1), vlan(2), behind(expr, 3)]),
     ])
 }
