@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use tapdex_bitmap::{Codec, Sizes};
-use tapdex_engine::archive::{Archive, CodecChoice, Order, Segment, names};
+use tapdex_engine::archive::{Archive, CodecChoice, Order, Segment};
+use tapdex_engine::fields::Field;
 use tapdex_engine::traffic::Profile;
 
 use super::looks::{Looks, Samples};
@@ -71,7 +72,8 @@ pub struct Column {
 
 impl Column {
     pub fn group(&self) -> Group {
-        let is_own = [names::TCP_FLAGS, names::LENGTH].contains(&&self.field[..]);
+        let field = Field::of_name(&self.field);
+        let is_own = field.is_some_and(|field| !field.spec().is_of_flow());
         match self.order {
             Order::Arrival => Group::Arrival,
             Order::Flow if is_own => Group::OfPacket,

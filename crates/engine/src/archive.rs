@@ -13,10 +13,10 @@
 //! it names. There is no list of segments; they are what lies in the folder.
 
 mod builder;
+mod columns;
 pub mod completeness;
 pub mod device;
 mod draft;
-mod fields;
 mod flows;
 mod ingest;
 mod note;
@@ -40,9 +40,10 @@ use crate::index::RowOrder;
 use crate::storage::temporary_path;
 
 pub use builder::DeviceReport;
+pub(crate) use columns::OfLinks;
+pub use columns::{Column, Columns};
 pub use completeness::{Cause, Gap, Survey};
 pub use draft::Drafter;
-pub use fields::{field_names, length_class, length_class_start, names};
 pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress};
 pub use note::{Covered, Loss, Note, Source};
 pub(crate) use recording::recording_number;

@@ -4,11 +4,12 @@
 //!
 //! 1. [`capture`] reads pcap and pcapng: a [`Record`](capture::Record) for each packet.
 //! 2. [`packet`] decodes the [`Headers`](packet::Headers) of a frame.
-//! 3. [`archive`] is a folder of captures and their indexes. [`Ingest`](archive::Ingest) takes
+//! 3. [`fields`] declares what is kept of them, once for all others.
+//! 4. [`archive`] is a folder of captures and their indexes. [`Ingest`](archive::Ingest) takes
 //!    captures in and makes a [`Segment`](archive::Segment) of up to four million packets at a
 //!    time.
-//! 4. [`index`] is the file of a segment: bitmaps for every value of every column.
-//! 5. [`query`] understands filters, plans them, and asks segments: [`Query`](query::Query).
+//! 5. [`index`] is the file of a segment: bitmaps for every value of every column.
+//! 6. [`query`] understands filters, plans them, and asks segments: [`Query`](query::Query).
 //!
 //! Beside them, [`storage`] is what a writer needs of a disk, [`beneath`] changes files without
 //! leaving a folder, and [`traffic`] makes packets up.
@@ -124,6 +125,7 @@
 pub mod archive;
 pub mod beneath;
 pub mod capture;
+pub mod fields;
 pub mod index;
 pub mod packet;
 pub mod query;

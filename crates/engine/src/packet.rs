@@ -35,6 +35,49 @@ pub mod protocol {
     pub const ICMP6: u8 = 58;
     /// SCTP.
     pub const SCTP: u8 = 132;
+
+    /// The name of a protocol, if it is a common one.
+    pub fn name(number: u8) -> Option<&'static str> {
+        Some(match number {
+            ICMP => "icmp",
+            2 => "igmp",
+            4 => "ipip",
+            TCP => "tcp",
+            UDP => "udp",
+            41 => "ipv6",
+            GRE => "gre",
+            50 => "esp",
+            51 => "ah",
+            ICMP6 => "icmp6",
+            89 => "ospf",
+            103 => "pim",
+            112 => "vrrp",
+            SCTP => "sctp",
+            _ => return None,
+        })
+    }
+}
+
+/// The name of an EtherType, if it is a common one.
+pub fn ethertype_name(number: u16) -> Option<&'static str> {
+    Some(match number {
+        ETHERTYPE_IPV4 => "ip",
+        ETHERTYPE_IPV6 => "ip6",
+        ETHERTYPE_ARP => "arp",
+        ETHERTYPE_RARP => "rarp",
+        ETHERTYPE_MPLS => "mpls",
+        0x88CC => "lldp",
+        number if ETHERTYPES_VLAN.contains(&number) => "vlan",
+        0x8863 | 0x8864 => "pppoe",
+        _ => return None,
+    })
+}
+
+/// The flags of TCP that are set, a letter each, from FIN to CWR.
+pub fn tcp_flags(flags: u8) -> String {
+    let names = ['F', 'S', 'R', 'P', 'A', 'U', 'E', 'C'];
+    let set = (0..).zip(names).filter(|(bit, _)| flags >> bit & 1 == 1);
+    set.map(|(_, name)| name).collect()
 }
 
 /// What stands between the link header and the network header.
@@ -56,6 +99,51 @@ pub enum Encap {
     TagsMpls = 5,
 }
 
+impl Encap {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::None, Self::Tag, Self::TwoTags, Self::ManyTags, Self::Mpls, Self::TagsMpls];
+    /// Those with a VLAN tag or more.
+    pub const TAGGED: [Self; 4] = [Self::Tag, Self::TwoTags, Self::ManyTags, Self::TagsMpls];
+    /// Those with two VLAN tags or more, for certain.
+    pub const TAGGED_TWICE: [Self; 2] = [Self::TwoTags, Self::ManyTags];
+    /// Those with MPLS labels.
+    pub const LABELLED: [Self; 2] = [Self::Mpls, Self::TagsMpls];
+
+    /// Whether there is a VLAN tag.
+    pub fn is_tagged(self) -> bool {
+        Self::TAGGED.contains(&self)
+    }
+
+    /// The numbers that stand for some of them.
+    pub const fn numbers<const N: usize>(some: [Self; N]) -> [u16; N] {
+        let mut numbers = [0; N];
+        let mut at = 0;
+        while at < N {
+            numbers[at] = some[at] as u16;
+            at += 1;
+        }
+        numbers
+    }
+
+    /// The one that a number stands for.
+    pub fn of_number(number: u128) -> Option<Self> {
+        Self::ALL.into_iter().find(|&one| one as u128 == number)
+    }
+
+    /// Its name: the headers in their order.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Tag => "vlan",
+            Self::TwoTags => "vlan.vlan",
+            Self::ManyTags => "vlan.vlan.vlan",
+            Self::Mpls => "mpls",
+            Self::TagsMpls => "vlan.mpls",
+        }
+    }
+}
+
 /// Whether a packet is a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
@@ -67,6 +155,25 @@ pub enum Fragment {
     First = 1,
     /// A later one: there are no ports.
     Later = 2,
+}
+
+impl Fragment {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 3] = [Self::Whole, Self::First, Self::Later];
+
+    /// The one that a number stands for.
+    pub fn of_number(number: u128) -> Option<Self> {
+        Self::ALL.into_iter().find(|&one| one as u128 == number)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::First => "first",
+            Self::Later => "later",
+        }
+    }
 }
 
 /// What carries the inner packet.
@@ -84,6 +191,41 @@ pub enum Tunnel {
     Vxlan = 3,
     /// GTP-U (UDP port 2152); the id is the TEID.
     Gtp = 4,
+}
+
+impl Tunnel {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 5] = [Self::None, Self::Ip, Self::Gre, Self::Vxlan, Self::Gtp];
+
+    /// The one that a number stands for.
+    pub fn of_number(number: u128) -> Option<Self> {
+        Self::ALL.into_iter().find(|&one| one as u128 == number)
+    }
+
+    /// The one of a name, if that carries packets.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().skip(1).find(|one| one.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Ip => "ip",
+            Self::Gre => "gre",
+            Self::Vxlan => "vxlan",
+            Self::Gtp => "gtp",
+        }
+    }
+
+    /// Its name where nothing before it says that it is a tunnel's.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Ip => "ip-in-ip",
+            Self::Gtp => "gtp-u",
+            Self::None | Self::Gre | Self::Vxlan => self.name(),
+        }
+    }
 }
 
 /// The headers of the packet inside a tunnel.

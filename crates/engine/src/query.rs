@@ -15,7 +15,7 @@ mod search;
 mod tags;
 mod wireshark;
 
-pub use counts::{count_times, count_values, is_field};
+pub use counts::{count_name, count_times, count_values};
 pub use follow::{Follow, Fresh};
 pub use ordered::{Found, in_time_order};
 pub use search::{Answer, Query, TermPlan};

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
+use tapdex_engine::fields::wireshark;
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::bpf::{BpfError, Program};
 use tapdex_engine::query::filter::{
@@ -607,7 +608,7 @@ fn times_are_what_people_write() {
 }
 
 fn field(name: &'static str, values: Vec<std::ops::RangeInclusive<u128>>) -> Test {
-    Test::Field(FieldTest { name, values })
+    Test::Field(FieldTest { field: wireshark(name).unwrap(), values })
 }
 
 /// An expression of fields as text that shows how it is put together.

@@ -137,17 +137,23 @@ KERNEL flow_keys(const u32 *flow_of, u32 rows, const u32 *ranks, u32 flows, u32 
     keys[record] = flow < flows ? ranks[flow] : 0;
 }
 
-// What records have for themselves, row by row, and where the rows of each flow start. `starts` is
-// NONE at first.
-KERNEL flow_rows(const u32 *order, u32 rows, const u32 *keys, const u8 *flags, const u8 *classes,
-                 u32 *starts, u8 *row_flags, u8 *row_classes) {
+// Where the rows of each flow start. `starts` is NONE at first.
+KERNEL flow_rows(const u32 *order, u32 rows, const u32 *keys, u32 *starts) {
     u32 row = thread_number();
     if (row >= rows) return;
-    u32 record = order[row];
-    row_flags[row] = flags[record];
-    row_classes[row] = classes[record];
-    u32 key = keys[record];
+    u32 key = keys[order[row]];
     if (row == 0 || keys[order[row - 1]] != key) starts[key] = row;
+}
+
+// What records have for themselves, row by row.
+KERNEL flow_own_u8(const u32 *order, u32 rows, const u8 *own, u8 *row_own) {
+    u32 row = thread_number();
+    if (row < rows) row_own[row] = own[order[row]];
+}
+
+KERNEL flow_own_u16(const u32 *order, u32 rows, const u16 *own, u16 *row_own) {
+    u32 row = thread_number();
+    if (row < rows) row_own[row] = own[order[row]];
 }
 
 // Counts the flows that have no record.

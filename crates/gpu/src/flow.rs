@@ -66,13 +66,17 @@ struct Buffers {
     flow_of: Buffer,
     keys: Buffer,
     record_orders: [Buffer; 2],
-    flags: Buffer,
-    classes: Buffer,
-    row_flags: Buffer,
-    row_classes: Buffer,
+    own: Vec<OwnBuffers>,
     counts: Buffer,
     sums: Buffer,
     small: Buffer,
+}
+
+/// The memory for one list of what records have for themselves, as they came and row by row.
+#[derive(Debug, Default)]
+struct OwnBuffers {
+    records: Buffer,
+    rows: Buffer,
 }
 
 /// Where the device writes to.
@@ -85,13 +89,24 @@ struct HostBuffers {
 }
 
 /// The segment that was sorted last.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Segment {
     rows: usize,
     flows: usize,
     /// Which of the two lists of flows is sorted.
     flow_order: Address,
     at: Places,
+    own: Vec<OwnList>,
+}
+
+/// What records have for themselves: where it lies as they came and row by row, and its width.
+/// Lists that are empty lie nowhere.
+#[derive(Debug, Clone, Copy)]
+struct OwnList {
+    records: Address,
+    rows: Address,
+    width: Width,
+    is_empty: bool,
 }
 
 /// Where a segment lies.
@@ -104,10 +119,6 @@ struct Places {
     flow_of: Address,
     keys: Address,
     record_orders: [Address; 2],
-    flags: Address,
-    classes: Address,
-    row_flags: Address,
-    row_classes: Address,
     counts: Address,
     sums: Address,
     small: Address,
@@ -201,15 +212,21 @@ impl SegmentIndexer {
     fn try_sort(&mut self, keys: &SegmentKeys<'_>) -> Result<Segment, DeviceError> {
         let (rows, flows) = (keys.flow_of.len(), keys.words[0].len());
         let at = self.reserve(rows, flows)?;
-        let mut segment = Segment { rows, flows, flow_order: 0, at };
+        let own = self.reserve_own(&keys.own)?;
+        let mut segment = Segment { rows, flows, flow_order: 0, at, own };
         for (word, list) in (0..).zip(&keys.words) {
             let target = at.words + 8 * word * flows as u64;
             self.device.copy_in(Stream::In, bytes_of(list), target)?;
         }
         let found = self.find_bits(&segment)?;
         self.device.copy_in(Stream::In, bytes_of(keys.flow_of), at.flow_of)?;
-        self.device.copy_in(Stream::In, keys.flags, at.flags)?;
-        self.device.copy_in(Stream::In, keys.classes, at.classes)?;
+        for (digits, list) in keys.own.iter().zip(&segment.own).filter(|(_, list)| !list.is_empty) {
+            let bytes = match digits {
+                Digits::Bytes(bytes) => bytes,
+                Digits::Shorts(shorts) => bytes_of(shorts),
+            };
+            self.device.copy_in(Stream::In, bytes, list.records)?;
+        }
         found.wait()?;
         segment.flow_order = self.sort_flows(&segment)?;
         self.copy_out(segment.flow_order, at.host_flows, 4 * flows)?;
@@ -241,11 +258,6 @@ impl SegmentIndexer {
                 record_order.reserve(device, 4 * rows)?,
                 other_record_order.reserve(device, 4 * rows)?,
             ],
-            flags: b.flags.reserve(device, rows)?,
-            classes: b.classes.reserve(device, rows)?,
-            // Columns are read sixteen bytes at a time.
-            row_flags: b.row_flags.reserve(device, rows.next_multiple_of(16))?,
-            row_classes: b.row_classes.reserve(device, rows.next_multiple_of(16))?,
             counts: b.counts.reserve(device, 4 * counts)?,
             sums: b.sums.reserve(device, 4 * counts.div_ceil(SCAN_TILE))?,
             small: b.small.reserve(device, 4 * (SMALL_LEN + 1))?,
@@ -254,6 +266,29 @@ impl SegmentIndexer {
             host_starts: host.starts.reserve(device, 4 * flows)?,
             host_records: host.records.reserve(device, 4 * rows)?,
         })
+    }
+
+    /// Makes room for what records have for themselves.
+    fn reserve_own(&mut self, own: &[Digits<'_>]) -> Result<Vec<OwnList>, DeviceError> {
+        let (device, buffers) = (&self.device, &mut self.buffers.own);
+        buffers.resize_with(own.len(), OwnBuffers::default);
+        own.iter()
+            .zip(buffers)
+            .map(|(digits, buffers)| {
+                let (rows, width) = (digits.rows(), digits.width());
+                if rows == 0 {
+                    return Ok(OwnList { records: 0, rows: 0, width, is_empty: true });
+                }
+                let bytes = rows * (width.bits() / 8) as usize;
+                Ok(OwnList {
+                    records: buffers.records.reserve(device, bytes)?,
+                    // Columns are read sixteen bytes at a time.
+                    rows: buffers.rows.reserve(device, bytes.next_multiple_of(16))?,
+                    width,
+                    is_empty: false,
+                })
+            })
+            .collect()
     }
 
     /// Finds the bits of the words that are not the same in all flows; the event says when.
@@ -284,7 +319,7 @@ impl SegmentIndexer {
 
     /// Sorts the records by the places of their flows.
     fn sort_records(&self, segment: &Segment) -> Result<Address, DeviceError> {
-        let Segment { rows, flows, flow_order, at } = segment;
+        let Segment { rows, flows, flow_order, at, .. } = segment;
         let args = args![*flow_order, u32_of(*flows), at.ranks];
         self.launch_each("flow_ranks", *flows, args)?;
         self.wait_for_copies()?;
@@ -299,19 +334,18 @@ impl SegmentIndexer {
 
     /// Finds where flows start, and what each row has for itself.
     fn gather_rows(&self, segment: &Segment, order: Address) -> Result<(), DeviceError> {
-        let Segment { rows, flows, at, .. } = segment;
+        let Segment { rows, flows, at, own, .. } = segment;
         self.device.fill(Stream::Compute, at.starts, NO_ROW, 4 * flows)?;
-        let args = args![
-            order,
-            u32_of(*rows),
-            at.keys,
-            at.flags,
-            at.classes,
-            at.starts,
-            at.row_flags,
-            at.row_classes,
-        ];
+        let args = args![order, u32_of(*rows), at.keys, at.starts];
         self.launch_each("flow_rows", *rows, args)?;
+        for list in own.iter().filter(|list| !list.is_empty) {
+            let kernel = match list.width {
+                Width::Byte => "flow_own_u8",
+                Width::Short => "flow_own_u16",
+            };
+            let args = args![order, u32_of(*rows), list.records, list.rows];
+            self.launch_each(kernel, *rows, args)?;
+        }
         self.launch_each("flow_check", *flows, args![at.starts, u32_of(*flows), odd_at(at)])
     }
 
@@ -376,14 +410,16 @@ impl SegmentIndexer {
         form: Form,
     ) -> Result<Slot, DeviceError> {
         let mut slot = self.idle.pop().unwrap_or_else(|| Slot::new(&self.device));
-        let Segment { rows, flows, flow_order, at } = *segment;
-        let by_row = |digits| List { digits, is_short: false, len: rows, starts: 0, rows };
+        let Segment { rows, flows, flow_order, at, .. } = *segment;
         match column {
             SegmentColumn::Runs(digits, starts) => {
                 slot.measure(Source::Runs(digits, starts, u32_of(rows)), form)?;
             }
-            SegmentColumn::Flags => slot.measure_list(by_row(at.row_flags), form)?,
-            SegmentColumn::Classes => slot.measure_list(by_row(at.row_classes), form)?,
+            SegmentColumn::Own(list) => {
+                let OwnList { rows: digits, width, .. } = segment.own[list];
+                let is_short = width == Width::Short;
+                slot.measure_list(List { digits, is_short, len: rows, starts: 0, rows }, form)?;
+            }
             SegmentColumn::Key { word, shift, width } => {
                 let is_short = width == Width::Short;
                 let (bytes, kernel) = match width {
@@ -522,8 +558,7 @@ fn refuse(why: impl Into<String>) -> SegmentFailed {
 fn check_keys(keys: &SegmentKeys<'_>) -> Result<(), SegmentFailed> {
     let (rows, flows) = (keys.flow_of.len(), keys.words[0].len());
     if keys.words.iter().any(|word| word.len() != flows)
-        || keys.flags.len() != rows
-        || keys.classes.len() != rows
+        || keys.own.iter().any(|own| own.rows() != 0 && own.rows() != rows)
     {
         return Err(refuse("flows or records that lack something"));
     }
@@ -536,8 +571,12 @@ fn check_keys(keys: &SegmentKeys<'_>) -> Result<(), SegmentFailed> {
     Ok(())
 }
 
-fn check_column(column: &SegmentColumn<'_>, rows: usize) -> Result<(), SegmentFailed> {
+fn check_column(column: &SegmentColumn<'_>, segment: &Segment) -> Result<(), SegmentFailed> {
+    let rows = segment.rows;
     match *column {
+        SegmentColumn::Own(list) if segment.own.get(list).is_none_or(|own| own.is_empty) => {
+            Err(refuse(format!("records have no list {list}")))
+        }
         SegmentColumn::Key { word, shift, .. } if word >= KEY_WORDS || shift >= u64::BITS => {
             Err(refuse(format!("a key has no bit {shift} in word {word}")))
         }
@@ -584,12 +623,13 @@ impl SegmentDevice for SegmentIndexer {
         if numbers(&self.host.small, SMALL_LEN).last() != Some(&0) {
             return Err(refuse("flows without records, or records without a flow"));
         }
-        self.segment = Some(sorted);
-        Ok(SegmentOrder {
+        let order = SegmentOrder {
             flows: numbers(&self.host.flows, sorted.flows),
             starts: numbers(&self.host.starts, sorted.flows),
             records: numbers(&self.host.records, sorted.rows),
-        })
+        };
+        self.segment = Some(sorted);
+        Ok(order)
     }
 
     fn columns(
@@ -598,12 +638,12 @@ impl SegmentDevice for SegmentIndexer {
         done: &mut dyn FnMut(&ColumnIndex) -> Result<(), IndexError>,
     ) -> Result<(), SegmentFailed> {
         self.alive()?;
-        let segment = self.segment.ok_or_else(|| refuse("no segment is sorted"))?;
+        let segment = self.segment.clone().ok_or_else(|| refuse("no segment is sorted"))?;
         if segment.rows == 0 {
             return build_empty(columns, done);
         }
         for (column, _) in columns {
-            check_column(column, segment.rows)?;
+            check_column(column, &segment)?;
         }
         let mut flights = VecDeque::new();
         let result = self.build(&segment, columns, &mut flights, done);

@@ -33,6 +33,7 @@ struct Segment {
     words: [Vec<u64>; KEY_WORDS],
     flow_of: Vec<u32>,
     flags: Vec<u8>,
+    windows: Vec<u16>,
     classes: Vec<u8>,
 }
 
@@ -70,6 +71,7 @@ impl Segment {
                 .iter()
                 .map(|&flow| (flow % 7) as u8 + below(&mut random, 2) as u8)
                 .collect(),
+            windows: flow_of.iter().map(|_| random.number() as u16 & 0x0F83).collect(),
             flow_of,
         }
     }
@@ -78,8 +80,12 @@ impl Segment {
         SegmentKeys {
             words: std::array::from_fn(|word| &self.words[word][..]),
             flow_of: &self.flow_of,
-            flags: &self.flags,
-            classes: &self.classes,
+            own: vec![
+                Digits::Bytes(&self.flags),
+                Digits::Shorts(&self.windows),
+                Digits::Bytes(&[]),
+                Digits::Bytes(&self.classes),
+            ],
         }
     }
 
@@ -105,25 +111,26 @@ impl Segment {
         let mut build = |digits: &[u16], starts: &[u32]| {
             RunBuilder::new().build(digits, starts, rows, codec, &mut index).unwrap();
         };
-        let by_row = |of: &[u8]| -> Vec<u8> {
-            order.records.iter().map(|&record| of[record as usize]).collect()
-        };
-        let bytes = match column {
-            SegmentColumn::Flags => by_row(&self.flags),
-            SegmentColumn::Classes => by_row(&self.classes),
-            SegmentColumn::Runs(digits, starts) => {
-                build(digits, starts);
-                return index;
-            }
+        let records = || order.records.iter().map(|&record| record as usize);
+        match column {
+            SegmentColumn::Own(list) => match self.keys().own[list] {
+                Digits::Bytes(of) => {
+                    let digits: Vec<u8> = records().map(|record| of[record]).collect();
+                    CpuBuilder::new(1).build(Digits::Bytes(&digits), codec, &mut index).unwrap();
+                }
+                Digits::Shorts(of) => {
+                    let digits: Vec<u16> = records().map(|record| of[record]).collect();
+                    CpuBuilder::new(1).build(Digits::Shorts(&digits), codec, &mut index).unwrap();
+                }
+            },
+            SegmentColumn::Runs(digits, starts) => build(digits, starts),
             SegmentColumn::Key { word, shift, width } => {
                 let mask = if width == Width::Byte { 0xFF } else { 0xFFFF };
                 let words = order.flows.iter().map(|&flow| self.words[word][flow as usize]);
                 let digits: Vec<u16> = words.map(|word| (word >> shift & mask) as u16).collect();
                 build(&digits, &order.starts);
-                return index;
             }
-        };
-        CpuBuilder::new(1).build(Digits::Bytes(&bytes), codec, &mut index).unwrap();
+        }
         index
     }
 }
@@ -189,10 +196,11 @@ fn columns<'r>(runs: &'r (Vec<u16>, Vec<u32>)) -> Vec<SegmentColumn<'r>> {
         key(0, 0, Width::Byte),
         key(1, 32, Width::Byte),
         key(1, 0, Width::Short),
-        SegmentColumn::Flags,
+        SegmentColumn::Own(0),
         key(2, 16, Width::Short),
         key(2, 17, Width::Byte),
-        SegmentColumn::Classes,
+        SegmentColumn::Own(3),
+        SegmentColumn::Own(1),
         key(3, 0, Width::Short),
         key(4, 60, Width::Short),
         key(5, 56, Width::Byte),
@@ -301,7 +309,7 @@ fn what_does_not_fit_together_is_refused() {
     let mut indexer = SegmentIndexer::new(device(1));
     let good = Segment::new("five-tuples", 500, 60, tuple);
     let keys = good.keys();
-    let flags: [(SegmentColumn<'_>, Codec); 1] = [(SegmentColumn::Flags, Codec::Wah)];
+    let flags: [(SegmentColumn<'_>, Codec); 1] = [(SegmentColumn::Own(0), Codec::Wah)];
     assert!(is_device_failure(indexer.columns(&flags, &mut |_| Ok(()))), "nothing is sorted");
     let (mut unknown, mut missing) = (good.flow_of.clone(), good.flow_of.clone());
     unknown[77] = 60;
@@ -310,14 +318,14 @@ fn what_does_not_fit_together_is_refused() {
     short[3] = &short[3][1..];
     let none: [&[u64]; KEY_WORDS] = [&[]; KEY_WORDS];
     for bad in [
-        SegmentKeys { flow_of: &unknown, ..keys },
-        SegmentKeys { flow_of: &missing, ..keys },
-        SegmentKeys { flow_of: &keys.flow_of[..59], ..keys },
-        SegmentKeys { words: short, ..keys },
-        SegmentKeys { words: none, ..keys },
-        SegmentKeys { flow_of: &[], flags: &[], classes: &[], ..keys },
-        SegmentKeys { flags: &keys.flags[1..], ..keys },
-        SegmentKeys { classes: &keys.classes[1..], ..keys },
+        SegmentKeys { flow_of: &unknown, ..keys.clone() },
+        SegmentKeys { flow_of: &missing, ..keys.clone() },
+        SegmentKeys { flow_of: &keys.flow_of[..59], ..keys.clone() },
+        SegmentKeys { words: short, ..keys.clone() },
+        SegmentKeys { words: none, ..keys.clone() },
+        SegmentKeys { flow_of: &[], own: Vec::new(), ..keys.clone() },
+        SegmentKeys { own: vec![Digits::Bytes(&good.flags[1..])], ..keys.clone() },
+        SegmentKeys { own: vec![Digits::Shorts(&good.windows[1..])], ..keys.clone() },
     ] {
         assert!(is_device_failure(indexer.sort(&bad)));
         assert!(is_device_failure(indexer.columns(&flags, &mut |_| Ok(()))));
@@ -327,13 +335,15 @@ fn what_does_not_fit_together_is_refused() {
     for bad in [
         key(6, 0),
         key(0, 64),
+        SegmentColumn::Own(2),
+        SegmentColumn::Own(4),
         SegmentColumn::Runs(&[1, 2], &[0]),
         SegmentColumn::Runs(&[1, 2], &[0, 500]),
         SegmentColumn::Runs(&[1, 2], &[1, 2]),
         SegmentColumn::Runs(&[1, 2, 3], &[0, 5, 5]),
         SegmentColumn::Runs(&[], &[]),
     ] {
-        let all = [(SegmentColumn::Flags, Codec::Wah), (bad, Codec::Wah)];
+        let all = [(SegmentColumn::Own(0), Codec::Wah), (bad, Codec::Wah)];
         assert!(is_device_failure(indexer.columns(&all, &mut |_| Ok(()))), "{bad:?}");
     }
     check(&mut indexer, &good, &[Codec::Wah]);

@@ -6,7 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use tapdex_bitmap::Chunks;
-use tapdex_engine::archive::{Archive, ArchiveError, Gap, Segment, UnreadPackets, names};
+use tapdex_engine::archive::{Archive, ArchiveError, Column, Gap, Segment, UnreadPackets};
+use tapdex_engine::fields::Field;
 use tapdex_engine::packet::Encap;
 use tapdex_engine::query::filter::{Expr, Filter, Shift, Syntax, Term, Test};
 use tapdex_engine::query::time::{format_time, parse_time};
@@ -427,9 +428,8 @@ fn is_moved_by_tags(filter: &Filter) -> bool {
 
 /// Packets of a segment with VLAN tags.
 fn tagged(segment: &Segment) -> Result<u64, tapdex_engine::IndexError> {
-    let Some(field) = segment.index().find_field(names::ENCAP) else { return Ok(0) };
-    let kinds = [Encap::Tag, Encap::TwoTags, Encap::ManyTags, Encap::TagsMpls];
-    Ok(field.any_of(&kinds.map(|encap| u128::from(encap as u8)))?.count())
+    let Column::Known(column) = segment.columns().get(Field::Encap) else { return Ok(0) };
+    Ok(column.any_of(&Encap::numbers(Encap::TAGGED).map(u128::from))?.count())
 }
 
 /// The rows of some records of a segment, ascending; `None` if these are all there are.

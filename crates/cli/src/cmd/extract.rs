@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use tapdex_engine::archive::{Archive, ArchiveError, Cause, Segment, names};
+use tapdex_engine::archive::{Archive, ArchiveError, Cause, Column, Segment};
 use tapdex_engine::beneath::{Rights, open_named};
 use tapdex_engine::capture::blocks::Statistics;
 use tapdex_engine::capture::{CaptureError, CaptureWriter, FileFormat, Interface, Layout, Record};
+use tapdex_engine::fields::Field;
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::time::format_time;
@@ -404,8 +405,9 @@ fn received(segment: &Segment, query: &Query) -> Result<HashMap<u128, u64>, Arch
         return Ok(counts);
     }
     let is_inside = from <= note.time_min && to.is_none_or(|to| note.time_max < to);
-    let field = segment.index().find_field(names::INTERFACE);
-    if let Some(column) = field.filter(|_| is_inside).and_then(|field| field.columns().next()) {
+    if let Column::Known(column) = segment.columns().get(Field::Interface)
+        && let Some(column) = column.columns().next().filter(|_| is_inside)
+    {
         let damaged = |source| ArchiveError::Index { path: segment.path().to_owned(), source };
         let column = column.map_err(damaged)?;
         for (i, key) in column.keys().enumerate() {
@@ -415,7 +417,7 @@ fn received(segment: &Segment, query: &Query) -> Result<HashMap<u128, u64>, Arch
     }
     let records = query.records(segment)?.records;
     let rows = rows_of(segment, &records)?;
-    count_values(segment, names::INTERFACE, rows.as_deref(), &mut counts)?;
+    count_values(segment, Field::Interface, rows.as_deref(), &mut counts)?;
     Ok(counts)
 }
 

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use anyhow::Context;
 use tapdex_engine::archive::{Archive, Segment};
+use tapdex_engine::fields::FieldSet;
 use tapdex_engine::index::SectionKind;
 use tapdex_engine::query::time::format_time;
 use tapdex_record::status::{Losses, SourceStatus, Status, Totals};
@@ -121,7 +122,7 @@ impl Info {
 
     fn sum_fields(&mut self) {
         let mut names: Vec<String> =
-            tapdex_engine::archive::field_names().map(str::to_owned).collect();
+            FieldSet::ALL.iter().map(|field| field.name().to_owned()).collect();
         let kinds = [
             SectionKind::RowMap,
             SectionKind::Times,

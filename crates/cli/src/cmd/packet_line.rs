@@ -4,9 +4,10 @@ use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tapdex_engine::capture::Record;
+use tapdex_engine::fields::{Kind, Shown};
 use tapdex_engine::packet::{
     ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_RARP, Encap, Fragment, Headers,
-    Tunnel, decode, protocol,
+    Tunnel, decode, protocol, tcp_flags,
 };
 use tapdex_engine::query::time::format_time;
 
@@ -79,10 +80,7 @@ impl<'a> PacketLine<'a> {
         if self.headers.l4 != protocol::TCP || !self.has_ports() {
             return String::new();
         }
-        let names = ['F', 'S', 'R', 'P', 'A', 'U', 'E', 'C'];
-        let set =
-            |(bit, name): (usize, char)| (self.headers.tcp_flags >> bit & 1 == 1).then_some(name);
-        names.into_iter().enumerate().filter_map(set).collect()
+        tcp_flags(self.headers.tcp_flags)
     }
 
     fn vlan(&self) -> String {
@@ -134,10 +132,7 @@ impl<'a> PacketLine<'a> {
     fn tunnel(&self) -> String {
         let name = match self.headers.tunnel {
             Tunnel::None => return String::new(),
-            Tunnel::Ip => "ip-in-ip",
-            Tunnel::Gre => "gre",
-            Tunnel::Vxlan => "vxlan",
-            Tunnel::Gtp => "gtp-u",
+            tunnel => tunnel.title(),
         };
         let inner = &self.headers.inner;
         let end = |address: u128, port: u16| {
@@ -208,8 +203,6 @@ impl<'a> PacketLine<'a> {
 }
 
 /// A MAC address, as it is written.
-pub(super) fn mac(address: u64) -> String {
-    let bytes = address.to_le_bytes();
-    let bytes: Vec<String> = bytes[..6].iter().rev().map(|byte| format!("{byte:02x}")).collect();
-    bytes.join(":")
+fn mac(address: u64) -> String {
+    Shown(Kind::Mac, address.into()).to_string()
 }

@@ -8,17 +8,19 @@ use std::time::Instant;
 
 use anyhow::Context;
 use tapdex_engine::archive::ArchiveError;
+use tapdex_engine::fields::Name;
 use tapdex_report::table::{self, Align};
 
-use super::CANNOT_WRITE;
 use super::ask::{How, QuestionArgs, line, rows_of};
 use super::index_file::json;
 use super::search::summary;
-use fields::{Field, Value};
+use super::{CANNOT_WRITE, note};
+use fields::{NameParser, Value};
 
 /// Show the most frequent values of a field among the packets that match.
 ///
-/// They are counted in the index; packets are read only where the filter needs it.
+/// They are counted in the index; packets are read only where the filter needs it, or where a
+/// segment was written by a version of this program that did not know the field.
 ///
 ///     tapdex top src
 ///     tapdex top port.dst -n 5 'tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn'
@@ -33,7 +35,8 @@ use fields::{Field, Value};
 /// Fields of one kind of packets:
 ///
 ///     ip.src, ip.dst, ip.addr, ip6.src, ip6.dst, ip6.addr, ip.proto, l4, fragment
-///     tcp.port, udp.port, sctp.port, tcp.flags, icmp.type, icmp.code, icmp6.type, icmp6.code
+///     tcp.srcport, tcp.dstport, tcp.port, udp.srcport, udp.dstport, udp.port, sctp.srcport,
+///     sctp.dstport, sctp.port, tcp.flags, icmp.type, icmp.code, icmp6.type, icmp6.code
 ///     eth.src, eth.dst, mac, eth.type, vlan, vlan.inner, mpls, encap, arp.src, arp.dst
 ///     tunnel, tunnel.id, inner.type, inner.src, inner.dst, inner.l4, inner.port.src,
 ///     inner.port.dst, iface, length
@@ -46,8 +49,8 @@ use fields::{Field, Value};
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// Field, as above.
-    #[arg(value_name = "FIELD", value_parser = fields::parse)]
-    field: Field,
+    #[arg(value_name = "FIELD", value_parser = NameParser, hide_possible_values = true)]
+    field: &'static Name,
     #[command(flatten)]
     question: QuestionArgs,
     /// Values to show.
@@ -70,6 +73,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut answers = args.question.ask(&query, How::Records)?;
     let mut counts: HashMap<Value, u64> = HashMap::new();
     let mut failed: Vec<ArchiveError> = Vec::new();
+    let mut read = 0;
     for (segment, records) in answers.found() {
         let rows = match rows_of(segment, records) {
             Ok(rows) => rows,
@@ -78,8 +82,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
                 continue;
             }
         };
-        if let Err(error) = args.field.count(segment, rows.as_deref(), &mut counts) {
-            failed.push(error);
+        match fields::count(args.field, segment, records, rows.as_deref(), &mut counts) {
+            Ok((packets, unread)) => {
+                read += packets;
+                failed.extend(unread.into_errors());
+            }
+            Err(error) => failed.push(error),
         }
     }
     let values = counts.len();
@@ -94,6 +102,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     out.flush().context(CANNOT_WRITE)?;
     answers.note_unseen(&query);
+    if read > 0 {
+        note(&format!("{read} packets were read: their segments do not know the field"));
+    }
     summary(&answers, answers.count(), None, started.elapsed().as_secs_f64());
     answers.finish(args.question.allow)
 }

@@ -8,16 +8,16 @@ use std::path::Path;
 
 use tapdex_bitmap::Codec;
 
-use super::fields::{self, FIELDS, FieldPlace, Narrow, Place, Wide, length_class};
 use super::flows::{FlowTable, Flows, WideFlows};
 use super::note::Note;
 use super::{CodecChoice, Order};
 use crate::beneath::Rights;
 use crate::capture::{CaptureError, CaptureReader, Record};
 use crate::error::IndexError;
+use crate::fields::{self, FIELDS, Field, FieldSet, Narrow, OWN_DIGITS, Packet, Place, Spec, Wide};
 use crate::index::{
-    BuildError, Builder, ColumnIndex, ColumnSpec, CpuBuilder, Digits, Field, IndexWriter,
-    MARK_RECORDS, Mark, PieceSums, RunBuilder, Schema, Width,
+    BuildError, Builder, ColumnIndex, ColumnSpec, CpuBuilder, Digits, IndexWriter, MARK_RECORDS,
+    Mark, PieceSums, RunBuilder, Schema, Width,
 };
 use crate::packet::{self, Headers};
 use crate::storage::Storage;
@@ -59,9 +59,10 @@ pub(super) struct SegmentBuilder {
     flows: Flows,
     /// The flow of each record.
     flow_of: Vec<u32>,
-    /// The TCP flags and the length class of each record.
-    flags: Vec<u8>,
-    classes: Vec<u8>,
+    /// What records have for themselves.
+    own: Own,
+    /// The fields that are kept.
+    keep: FieldSet,
     marks: Vec<Mark>,
     /// Checksums of the packets, if there are to be any.
     sums: Option<PieceSums>,
@@ -75,11 +76,8 @@ pub(super) struct SegmentBuilder {
     rows: CpuBuilder,
     column: ColumnIndex,
     digits: Vec<u16>,
-    /// The record, flags and length class of each row.
-    scattered: Vec<u64>,
     row_map: Vec<u32>,
-    row_flags: Vec<u8>,
-    row_classes: Vec<u8>,
+    row_own: Own,
 }
 
 /// Packets whose flow is still to be looked up.
@@ -91,8 +89,8 @@ struct Pending {
     /// The wide parts of those that have one, and whose they are.
     wide: [(usize, Wide); BATCH],
     wide_len: usize,
-    flags: [u8; BATCH],
-    classes: [u8; BATCH],
+    /// What the packets have for themselves, digit by digit.
+    own: [[u16; BATCH]; OWN_DIGITS],
     mark: Mark,
 }
 
@@ -101,8 +99,8 @@ impl SegmentBuilder {
         Self {
             flows: Flows::new(),
             flow_of: Vec::new(),
-            flags: Vec::new(),
-            classes: Vec::new(),
+            own: own(),
+            keep: FieldSet::ALL,
             marks: Vec::new(),
             sums: None,
             pending: Box::default(),
@@ -113,10 +111,8 @@ impl SegmentBuilder {
             rows: CpuBuilder::new(1),
             column: ColumnIndex::default(),
             digits: Vec::new(),
-            scattered: Vec::new(),
             row_map: Vec::new(),
-            row_flags: Vec::new(),
-            row_classes: Vec::new(),
+            row_own: own(),
         }
     }
 
@@ -124,8 +120,7 @@ impl SegmentBuilder {
     pub(super) fn clear(&mut self) {
         self.flows.clear();
         self.flow_of.clear();
-        self.flags.clear();
-        self.classes.clear();
+        self.own.iter_mut().for_each(Plane::clear);
         self.marks.clear();
         self.sums = None;
         (self.pending.len, self.pending.wide_len) = (0, 0);
@@ -133,7 +128,7 @@ impl SegmentBuilder {
     }
 
     pub(super) fn records(&self) -> usize {
-        self.flags.len() + self.pending.len
+        self.flow_of.len() + self.pending.len
     }
 
     /// Whether the segment is to be closed before the next packet.
@@ -180,8 +175,7 @@ impl SegmentBuilder {
     #[inline(always)]
     fn push(&mut self, record: &Record<'_>) {
         packet::decode(record.link, record.swapped, record.data, &mut self.headers);
-        let headers = &self.headers;
-        let interface = u16::try_from(record.interface).unwrap_or(u16::MAX);
+        let packet = Packet::new(record, &self.headers);
         self.wire_bytes += u64::from(record.wire_len);
         self.captured_bytes += record.data.len() as u64;
         let pending = &mut *self.pending;
@@ -192,13 +186,14 @@ impl SegmentBuilder {
         pending.mark.time_min = pending.mark.time_min.min(time);
         pending.mark.time_max = pending.mark.time_max.max(time);
         let at = pending.len % BATCH;
-        pending.keys[at] = fields::narrow(headers, interface);
-        if headers.wide {
-            pending.wide[pending.wide_len % BATCH] = (at, fields::wide(headers));
+        pending.keys[at] = fields::narrow(&packet);
+        if packet.headers.wide {
+            pending.wide[pending.wide_len % BATCH] = (at, fields::wide(&packet));
             pending.wide_len += 1;
         }
-        pending.flags[at] = headers.tcp_flags;
-        pending.classes[at] = length_class(record.wire_len);
+        for (digits, digit) in pending.own.iter_mut().zip(fields::own(&packet)) {
+            digits[at] = digit;
+        }
         pending.len = at + 1;
         if pending.len == BATCH {
             self.settle();
@@ -231,8 +226,9 @@ impl SegmentBuilder {
         std::hint::black_box(seen);
         let keys = pending.keys[..len].iter().zip(&pending.hashes);
         self.flow_of.extend(keys.map(|(key, &hash)| self.flows.count(key, hash)));
-        self.flags.extend_from_slice(&pending.flags[..len]);
-        self.classes.extend_from_slice(&pending.classes[..len]);
+        for (plane, digits) in self.own.iter_mut().zip(&pending.own) {
+            plane.extend(&digits[..len]);
+        }
         self.marks.push(pending.mark);
     }
 
@@ -246,6 +242,8 @@ impl SegmentBuilder {
         note.flows = self.flows.len() as u64;
         note.time_min = self.marks.iter().map(|mark| mark.time_min).min().unwrap_or(0);
         note.time_max = self.marks.iter().map(|mark| mark.time_max).max().unwrap_or(0);
+        let used: FieldSet = self.fields_used().iter().map(|spec| spec.field).collect();
+        note.set_zero(self.keep.iter().filter(|&field| !used.contains(field)));
     }
 
     /// Writes the index of the packets; returns how many bytes it has. Rows in order of their flows
@@ -270,19 +268,19 @@ impl SegmentBuilder {
     }
 
     /// The fields that are not 0 in all rows; the length class always.
-    fn fields_used(&self) -> Vec<FieldPlace> {
+    fn fields_used(&self) -> Vec<&'static Spec> {
         let (narrow, wide) = self.flows.bits_used();
-        let any_flags = self.flags.iter().any(|&flags| flags != 0);
-        let is_used = |field: &FieldPlace| {
-            let mask = (1_u64 << field.width.bits()) - 1;
-            field.digits.iter().any(|&place| match place {
-                Place::Narrow(word, shift) => narrow[word] >> shift & mask != 0,
-                Place::Wide(word, shift) => wide[word] >> shift & mask != 0,
-                Place::TcpFlags => any_flags,
-                Place::LengthClass => true,
-            })
+        let is_used = |spec: &&Spec| {
+            let mask = (1_u64 << spec.width.bits()) - 1;
+            spec.field == Field::Length
+                || spec.places().any(|place| match place {
+                    Place::Narrow(word, shift) => narrow[word] >> shift & mask != 0,
+                    Place::Wide(word, shift) => wide[word] >> shift & mask != 0,
+                    Place::Packet(digit) => !self.own[digit].is_zero(),
+                })
         };
-        FIELDS.into_iter().filter(is_used).collect()
+        let kept = FIELDS.iter().filter(|spec| self.keep.contains(spec.field));
+        kept.filter(is_used).collect()
     }
 
     fn write_by_flow(&mut self, target: &Target<'_>) -> Result<u64, IndexError> {
@@ -297,25 +295,16 @@ impl SegmentBuilder {
             next[flow as usize] = start;
             start += self.flows.packets[flow as usize];
         }
-        // In one word, so that each packet writes to one place; then taken apart in order.
-        self.scattered.resize(self.records(), 0);
-        let own = self.flags.iter().zip(&self.classes);
-        for ((record, &flow), (&flag, &class)) in (0_u64..).zip(&self.flow_of).zip(own) {
+        self.row_map.resize(self.records(), 0);
+        for (record, &flow) in (0_u32..).zip(&self.flow_of) {
             let row = &mut next[flow as usize];
-            self.scattered[*row as usize] = record << 16 | u64::from(flag) << 8 | u64::from(class);
+            self.row_map[*row as usize] = record;
             *row += 1;
         }
-        let Self { runs, rows: by_row, column, digits, scattered, .. } = self;
-        let Self { row_map, row_flags: flags, row_classes: classes, .. } = self;
-        row_map.clear();
-        row_map.extend(scattered.iter().map(|word| {
-            let [_, _, a, b, c, d, ..] = word.to_le_bytes();
-            u32::from_le_bytes([a, b, c, d])
-        }));
-        flags.clear();
-        flags.extend(scattered.iter().map(|word| word.to_le_bytes()[1]));
-        classes.clear();
-        classes.extend(scattered.iter().map(|word| word.to_le_bytes()[0]));
+        let Self { runs, rows: by_row, column, digits, row_map, row_own, .. } = self;
+        for (plane, target) in self.own.iter().zip(row_own.iter_mut()) {
+            plane.gather(row_map, target);
+        }
         let wide = table.wide_flows(&starts);
         let narrow = Sample::new(&starts, rows);
         let sample = FlowSample {
@@ -324,15 +313,15 @@ impl SegmentBuilder {
             table: &table,
             wide: Sample::new(&wide.starts, rows),
             wide_flows: &wide,
-            flags,
-            classes,
+            own: row_own,
         };
         let schema = sample.schema(target, runs, digits)?;
         let mut writer = target.create(rows, schema.clone())?;
         for ((width, place), spec) in places(target.fields).zip(schema.columns()) {
             match place {
-                Place::TcpFlags => by_row.build(Digits::Bytes(flags), spec.codec, column)?,
-                Place::LengthClass => by_row.build(Digits::Bytes(classes), spec.codec, column)?,
+                Place::Packet(digit) => {
+                    by_row.build(row_own[digit].digits(), spec.codec, column)?;
+                }
                 Place::Narrow(word, shift) => {
                     let flows = 0..table.order.len();
                     table.narrow_digits(flows, (word, shift), width, digits);
@@ -355,18 +344,19 @@ impl SegmentBuilder {
         let table = flows.unsorted();
         let mut spread = Spread::default();
         let schema = schema(target, &mut |field, place| match place {
-            Place::TcpFlags => choose(runs, self.flags.iter().map(|&flag| flag.into())),
-            Place::LengthClass => choose(runs, self.classes.iter().map(|&class| class.into())),
+            Place::Packet(digit) => choose(runs, self.own[digit].first(SAMPLE_ROWS)),
             Place::Narrow(..) | Place::Wide(..) => {
                 table.digits(place, field.width, by_flow);
-                choose(runs, flow_of.iter().map(|&flow| by_flow[flow as usize]))
+                {
+                    let digits = flow_of.iter().take(SAMPLE_ROWS);
+                    choose(runs, digits.map(|&flow| by_flow[flow as usize]).collect())
+                }
             }
         })?;
         let mut writer = target.create(rows, schema.clone())?;
         for ((width, place), spec) in places(target.fields).zip(schema.columns()) {
             let digits = match place {
-                Place::TcpFlags => Digits::Bytes(&self.flags),
-                Place::LengthClass => Digits::Bytes(&self.classes),
+                Place::Packet(digit) => self.own[digit].digits(),
                 Place::Narrow(..) | Place::Wide(..) => {
                     table.digits(place, width, by_flow);
                     spread.fill(by_flow, flow_of, width)
@@ -390,7 +380,7 @@ pub(super) struct NewFile<'a> {
 /// What is written, and where to.
 struct Target<'a> {
     file: NewFile<'a>,
-    fields: &'a [FieldPlace],
+    fields: &'a [&'static Spec],
     codec: CodecChoice,
     note: &'a Note,
 }
@@ -414,6 +404,80 @@ impl<'a> Target<'a> {
         }
         writer.note(self.note.to_text().as_bytes())?;
         writer.finish()
+    }
+}
+
+/// What records have for themselves.
+type Own = [Plane; OWN_DIGITS];
+
+/// Empty lists for what records have for themselves.
+fn own() -> Own {
+    let packets = FIELDS.iter().filter(|spec| !spec.is_of_flow());
+    let mut widths = packets.flat_map(|spec| spec.places().map(|_| spec.width));
+    std::array::from_fn(|_| match widths.next() {
+        Some(Width::Short) => Plane::Shorts(Vec::new()),
+        Some(Width::Byte) | None => Plane::Bytes(Vec::new()),
+    })
+}
+
+/// A digit of each record.
+#[derive(Debug)]
+enum Plane {
+    Bytes(Vec<u8>),
+    Shorts(Vec<u16>),
+}
+
+impl Plane {
+    fn clear(&mut self) {
+        match self {
+            Self::Bytes(list) => list.clear(),
+            Self::Shorts(list) => list.clear(),
+        }
+    }
+
+    fn extend(&mut self, digits: &[u16]) {
+        match self {
+            Self::Bytes(list) => list.extend(digits.iter().map(|digit| digit.to_le_bytes()[0])),
+            Self::Shorts(list) => list.extend_from_slice(digits),
+        }
+    }
+
+    fn is_zero(&self) -> bool {
+        match self {
+            Self::Bytes(list) => list.iter().all(|&digit| digit == 0),
+            Self::Shorts(list) => list.iter().all(|&digit| digit == 0),
+        }
+    }
+
+    fn digits(&self) -> Digits<'_> {
+        match self {
+            Self::Bytes(list) => Digits::Bytes(list),
+            Self::Shorts(list) => Digits::Shorts(list),
+        }
+    }
+
+    /// The first digits, so many at most.
+    fn first(&self, most: usize) -> Vec<u16> {
+        match self {
+            Self::Bytes(list) => list.iter().take(most).map(|&digit| digit.into()).collect(),
+            Self::Shorts(list) => list.iter().take(most).copied().collect(),
+        }
+    }
+
+    /// Writes the digits of some records to a list of the same width.
+    fn gather(&self, records: &[u32], target: &mut Self) {
+        fn pick<T: Copy>(from: &[T], records: &[u32], to: &mut Vec<T>) {
+            to.clear();
+            if !from.is_empty() {
+                to.extend(records.iter().map(|&record| from[record as usize]));
+            }
+        }
+        match (self, target) {
+            (Self::Bytes(from), Self::Bytes(to)) => pick(from, records, to),
+            (Self::Shorts(from), Self::Shorts(to)) => pick(from, records, to),
+            // Both are made by `own`.
+            (_, target) => target.clear(),
+        }
     }
 }
 
@@ -448,26 +512,26 @@ fn rows32(rows: usize) -> u32 {
 }
 
 /// The columns of some fields.
-fn places(fields: &[FieldPlace]) -> impl Iterator<Item = (Width, Place)> {
-    fields.iter().flat_map(|field| field.digits.iter().map(|&place| (field.width, place)))
+fn places(fields: &[&'static Spec]) -> impl Iterator<Item = (Width, Place)> {
+    fields.iter().flat_map(|spec| spec.places().map(|place| (spec.width, place)))
 }
 
 /// The schema of an index; `auto` is asked for the codec of a column where it is to be chosen.
 fn schema(
     target: &Target<'_>,
-    auto: &mut dyn FnMut(&FieldPlace, Place) -> Result<Codec, BuildError>,
+    auto: &mut dyn FnMut(&Spec, Place) -> Result<Codec, BuildError>,
 ) -> Result<Schema, BuildError> {
     let mut schema = Schema { fields: Vec::with_capacity(target.fields.len()) };
     for field in target.fields {
-        let mut columns = Vec::with_capacity(field.digits.len());
-        for &place in field.digits {
+        let mut columns = Vec::with_capacity(field.digits as usize);
+        for place in field.places() {
             let codec = match target.codec {
                 CodecChoice::Fixed(codec) => codec,
                 CodecChoice::Auto => auto(field, place)?,
             };
             columns.push(ColumnSpec { width: field.width, codec });
         }
-        schema.fields.push(Field { name: field.name.into(), columns });
+        schema.fields.push(crate::index::Field { name: field.name.into(), columns });
     }
     Ok(schema)
 }
@@ -503,8 +567,7 @@ struct FlowSample<'a> {
     wide_flows: &'a WideFlows,
     wide: Sample,
     /// Of all rows, or of the first [`SAMPLE_ROWS`].
-    flags: &'a [u8],
-    classes: &'a [u8],
+    own: &'a Own,
 }
 
 impl FlowSample<'_> {
@@ -515,8 +578,7 @@ impl FlowSample<'_> {
         digits: &mut Vec<u16>,
     ) -> Result<Schema, BuildError> {
         schema(target, &mut |field, place| match place {
-            Place::TcpFlags => choose(runs, self.flags.iter().map(|&flag| flag.into())),
-            Place::LengthClass => choose(runs, self.classes.iter().map(|&class| class.into())),
+            Place::Packet(digit) => choose(runs, self.own[digit].first(SAMPLE_ROWS)),
             Place::Narrow(word, shift) => {
                 let flows = self.flows.clone();
                 self.table.narrow_digits(flows, (word, shift), field.width, digits);
@@ -535,8 +597,7 @@ impl FlowSample<'_> {
 const SAMPLE_ROWS: usize = 1 << 16;
 
 /// The codec of a column, by its first rows.
-fn choose(runs: &mut RunBuilder, digits: impl Iterator<Item = u16>) -> Result<Codec, BuildError> {
-    let digits: Vec<u16> = digits.take(SAMPLE_ROWS).collect();
+fn choose(runs: &mut RunBuilder, digits: Vec<u16>) -> Result<Codec, BuildError> {
     let rows = rows32(digits.len());
     let starts: Vec<u32> = (0..rows).collect();
     runs.choose(&digits, &starts, rows)

@@ -3,7 +3,7 @@
 use tapdex_bitmap::Codec;
 
 use crate::error::IndexError;
-use crate::index::{ColumnIndex, Width};
+use crate::index::{ColumnIndex, Digits, Width};
 
 /// Words of a flow's key: flows are sorted by them, the first word before the others.
 pub const KEY_WORDS: usize = 6;
@@ -26,16 +26,15 @@ pub trait SegmentDevice: Send + std::fmt::Debug {
 }
 
 /// What a segment is sorted by.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct SegmentKeys<'a> {
     /// For each word of a key, that word of every flow. No two flows are alike.
     pub words: [&'a [u64]; KEY_WORDS],
     /// The flow of each record, in order of arrival.
     pub flow_of: &'a [u32],
-    /// The TCP flags of each record, in order of arrival.
-    pub flags: &'a [u8],
-    /// The length class of each record, in order of arrival.
-    pub classes: &'a [u8],
+    /// What records have for themselves: lists of digits, each with the digit of every record, in
+    /// order of arrival. A list of what is not kept is empty, and no column is built of it.
+    pub own: Vec<Digits<'a>>,
 }
 
 /// The order of a segment.
@@ -61,10 +60,8 @@ pub enum SegmentColumn<'a> {
         /// How many bits the digit has.
         width: Width,
     },
-    /// The TCP flags of each record.
-    Flags,
-    /// The length class of each record.
-    Classes,
+    /// What records have for themselves: the list of this number in [`SegmentKeys::own`].
+    Own(usize),
     /// Digits of runs, and the row that each run starts at.
     Runs(&'a [u16], &'a [u32]),
 }

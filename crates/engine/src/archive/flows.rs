@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
-use super::fields::{Narrow, Place, Wide, is_odd};
+use crate::fields::{Narrow, Place, Wide, is_odd};
 use crate::index::Width;
 
 /// Mixes two words into one.
@@ -359,7 +359,7 @@ impl FlowTable {
                 let numbers = self.narrow[WIDE_WORD].iter().map(|&key| low_half(key >> WIDE_SHIFT));
                 self.wide_digits(&numbers.collect::<Vec<_>>(), (word, shift), width, target);
             }
-            Place::TcpFlags | Place::LengthClass => target.clear(),
+            Place::Packet(_) => target.clear(),
         }
     }
 }

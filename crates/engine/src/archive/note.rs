@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capture::Layout;
 use crate::capture::blocks::Statistics;
+use crate::fields::{Field, FieldSet};
 
 /// The version of the note that this program writes.
 const VERSION: u32 = 1;
@@ -41,6 +42,10 @@ pub struct Note {
     /// say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covered: Option<Covered>,
+    /// Fields that came after the first version, that the writer knew, and that are left out
+    /// because they are 0 in all rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    zero: Vec<String>,
 }
 
 /// Packets that were lost.
@@ -236,7 +241,21 @@ impl Note {
             layout,
             losses: Vec::new(),
             covered: None,
+            zero: Vec::new(),
         }
+    }
+
+    /// Takes down which of the fields that the writer knows are 0 in all rows.
+    pub(super) fn set_zero(&mut self, fields: impl Iterator<Item = Field>) {
+        let later = fields.filter(|&field| !FieldSet::FIRST.contains(field));
+        self.zero = later.map(|field| field.name().to_owned()).collect();
+    }
+
+    /// The fields that are 0 in all rows if the index does not have them: those that the writer
+    /// knew.
+    pub(super) fn known_zero(&self) -> FieldSet {
+        let later = self.zero.iter().filter_map(|name| Field::of_name(name));
+        later.fold(FieldSet::FIRST, FieldSet::with)
     }
 
     /// Takes over what the file says became of packets.

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::fields::{self, FIELDS, Place};
+use super::columns::Column;
 use super::ingest::{FileReport, Ingest, Input, Progress, capture_name, copy_name};
 use super::recording::{Recovered, is_recording};
 use super::segment::Segment;
@@ -18,6 +18,7 @@ use super::unread::UnreadPackets;
 use super::{Archive, ArchiveError, is_regular};
 use crate::chain;
 use crate::error::IndexError;
+use crate::fields::{Field, FieldSet, Packet};
 use crate::index::MARK_RECORDS;
 use crate::packet::{Headers, decode};
 use crate::storage::Storage;
@@ -349,12 +350,12 @@ impl<'a> Repair<'a> {
 }
 
 /// A number for a digit of a column, such that sums of them tell sets of digits apart.
-fn fingerprint(field: usize, digit: usize, key: u64) -> u64 {
+fn fingerprint(field: Field, digit: usize, key: u64) -> u64 {
     if key == 0 {
         // Columns that are 0 in all rows are left out of the index.
         return 0;
     }
-    let mut mixed = (field as u64) << 32 | (digit as u64) << 24 | key;
+    let mut mixed = u64::from(field as u8) << 32 | (digit as u64) << 24 | key;
     for factor in [0x9E37_79B9_7F4A_7C15, 0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB] {
         mixed = (mixed ^ (mixed >> 29)).wrapping_mul(factor);
     }
@@ -411,6 +412,7 @@ impl Segment {
         let mut sums: Vec<u64> = vec![0; rows as usize];
         let (mut wire, mut captured, mut stopped, mut moved) = (0_u64, 0_u64, false, None);
         let mut headers = Headers::default();
+        let known = FieldSet::ALL.iter().filter(|&field| self.columns().knows(field)).collect();
         unread.extend(packets.check_head()?);
         // One seek at the start: from there on the reader has to come by every mark by itself, but
         // for those behind packets that have another checksum.
@@ -425,9 +427,7 @@ impl Segment {
             wire += u64::from(record.wire_len);
             captured += record.data.len() as u64;
             decode(record.link, record.swapped, record.data, &mut headers);
-            let interface = u16::try_from(record.interface).unwrap_or(u16::MAX);
-            let class = fields::length_class(record.wire_len);
-            sums[number as usize] = digits_sum(&headers, interface, class);
+            sums[number as usize] = digits_sum(&Packet::new(record, &headers), known);
             stopped = !each(number + 1);
             Ok(!stopped)
         })?;
@@ -467,12 +467,12 @@ impl Segment {
             Some(row_map) => Some(row_map.iter().collect::<Result<_, _>>()?),
             None => None,
         };
-        for (n, place) in FIELDS.iter().enumerate() {
-            let Some(field) = index.find_field(place.name) else { continue };
-            for (digit, column) in field.columns().enumerate() {
+        for field in FieldSet::ALL.iter() {
+            let Column::Known(column) = self.columns().get(field) else { continue };
+            for (digit, column) in column.columns().enumerate() {
                 let column = column?;
                 for (i, key) in column.keys().enumerate() {
-                    let print = fingerprint(n, digit, key.into());
+                    let print = fingerprint(field, digit, key.into());
                     for row in column.bitmap(i)?.ids() {
                         let record = match &record_of {
                             Some(record_of) => record_of.get(row as usize).copied().unwrap_or(row),
@@ -489,21 +489,16 @@ impl Segment {
     }
 }
 
-/// The sum of the fingerprints of all digits of a packet.
-fn digits_sum(headers: &Headers, interface: u16, class: u8) -> u64 {
-    let narrow = fields::narrow(headers, interface);
-    let wide = if headers.wide { fields::wide(headers) } else { Default::default() };
+/// The sum of the fingerprints of all digits of a packet, as far as a segment knows them.
+fn digits_sum(packet: &Packet<'_>, known: FieldSet) -> u64 {
     let mut sum = 0_u64;
-    for (n, field) in FIELDS.iter().enumerate() {
-        let mask = (1_u64 << field.width.bits()) - 1;
-        for (digit, place) in field.digits.iter().enumerate() {
-            let key = match *place {
-                Place::Narrow(word, shift) => narrow[word] >> shift & mask,
-                Place::Wide(word, shift) => wide[word] >> shift & mask,
-                Place::TcpFlags => headers.tcp_flags.into(),
-                Place::LengthClass => class.into(),
-            };
-            sum = sum.wrapping_add(fingerprint(n, digit, key));
+    for field in known.iter() {
+        let (spec, value) = (field.spec(), field.value(packet));
+        for digit in 0..spec.digits {
+            let after = spec.width.bits() * (spec.digits - 1 - digit);
+            let key = value >> after & ((1 << spec.width.bits()) - 1);
+            let key = u64::try_from(key).unwrap_or(0);
+            sum = sum.wrapping_add(fingerprint(field, digit as usize, key));
         }
     }
     sum

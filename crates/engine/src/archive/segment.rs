@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::ArchiveError;
+use super::columns::Columns;
 use super::note::Note;
 use super::recording::{Recording, is_recording};
 use super::unread::{Unread, UnreadPackets};
@@ -96,6 +97,11 @@ impl Segment {
     /// Its index.
     pub fn index(&self) -> &Index {
         &self.index
+    }
+
+    /// Its columns, by field.
+    pub fn columns(&self) -> Columns<'_> {
+        Columns::new(self)
     }
 
     /// What it says of itself.

@@ -4,27 +4,126 @@ use std::collections::HashMap;
 
 use tapdex_bitmap::Chunks;
 
-use crate::archive::{ArchiveError, Segment, UnreadPackets, names};
+use super::fields::presence_rows;
+use super::plan::{Dialect, Planner, Set};
+use crate::archive::{ArchiveError, Segment, UnreadPackets};
+use crate::fields::{Field, Kind, Name, Packet, Part, Shown};
 use crate::index::MARK_RECORDS;
+use crate::packet::{Headers, decode};
 
-/// How many packets have each value of a field.
+/// Counts the values of what a name stands for among some packets of a segment, given by their
+/// numbers; `rows` are theirs, ascending, or `None` if these are all packets.
+///
+/// A field is 0 where a packet does not have it. So values are counted among the packets that have
+/// it. Of a packet whose headers are cut off, a 0 says nothing, and is not counted. All is told by
+/// columns; but of fields that the segment does not know, packets are read: how many, and those
+/// that are not what was indexed.
+pub fn count_name(
+    segment: &Segment,
+    name: &Name,
+    records: &[u32],
+    rows: Option<&[u32]>,
+    counts: &mut HashMap<Shown, u64>,
+) -> Result<(u64, UnreadPackets), ArchiveError> {
+    let columns = segment.columns();
+    let (known, unknown): (Vec<&Part>, Vec<&Part>) =
+        name.parts.iter().partition(|part| columns.knows(part.field));
+    for part in known {
+        count_part(segment, part, rows, counts)?;
+    }
+    if unknown.is_empty() || records.is_empty() {
+        return Ok((0, UnreadPackets::default()));
+    }
+    let mut headers = Headers::default();
+    let unread = segment.packets()?.for_each(records.iter().copied(), &mut |_, record| {
+        decode(record.link, record.swapped, record.data, &mut headers);
+        let packet = Packet::new(record, &headers);
+        for part in &unknown {
+            let value = part.field.value(&packet);
+            let says = value != 0 || !headers.odd || is_never_cut_off(part.kind);
+            if says && part.presence.holds(&packet) {
+                *counts.entry(Shown(part.kind, value)).or_default() += 1;
+            }
+        }
+        Ok(true)
+    })?;
+    Ok((records.len() as u64, unread))
+}
+
+/// Whether a 0 of this kind is never that of a header that is cut off.
+fn is_never_cut_off(kind: Kind) -> bool {
+    matches!(kind, Kind::Encap | Kind::Interface | Kind::LengthClass)
+}
+
+/// Counts the values of a field that the segment knows, among the rows that have it.
+fn count_part(
+    segment: &Segment,
+    part: &Part,
+    rows: Option<&[u32]>,
+    counts: &mut HashMap<Shown, u64>,
+) -> Result<(), ArchiveError> {
+    let damaged = |error| ArchiveError::index(segment.path())(error);
+    let columns = segment.columns();
+    let planner = Planner { columns, dialect: Dialect::Network };
+    let odd = planner.equals(Field::Odd, 1).map_err(damaged)?;
+    let mut found = HashMap::new();
+    match (presence_rows(&planner, part.presence).map_err(damaged)?, odd) {
+        (Set::None, _) => return Ok(()),
+        (Set::All, Set::None) => count_values(segment, part.field, rows, &mut found)?,
+        (had, odd) => {
+            let mut had = match (had, rows) {
+                (Set::All, None) => (0..columns.rows()).collect(),
+                (Set::All, Some(rows)) => rows.to_vec(),
+                (had, None) => had.into_rows(columns.rows()).ids().collect(),
+                (had, Some(rows)) => common(had.into_rows(columns.rows()).ids(), rows),
+            };
+            if !matches!(odd, Set::None) {
+                // A header that is cut off is 0 in the columns, and nobody knows what it was.
+                let odd = common(odd.into_rows(columns.rows()).ids(), &had);
+                had.retain(|row| odd.binary_search(row).is_err());
+                count_values(segment, part.field, Some(&odd), &mut found)?;
+                if !is_never_cut_off(part.kind) {
+                    found.remove(&0);
+                }
+            }
+            count_values(segment, part.field, Some(&had), &mut found)?;
+        }
+    }
+    for (value, count) in found {
+        *counts.entry(Shown(part.kind, value)).or_default() += count;
+    }
+    Ok(())
+}
+
+/// What two ascending lists have in common.
+fn common(a: impl Iterator<Item = u32>, b: &[u32]) -> Vec<u32> {
+    let mut b = b.iter().copied().peekable();
+    a.filter(|&id| {
+        while b.next_if(|&other| other < id).is_some() {}
+        b.next_if_eq(&id).is_some()
+    })
+    .collect()
+}
+
+/// How many rows have each value of a field. An error if the segment does not know it: see
+/// [`Columns`](crate::archive::Columns).
 ///
 /// Rows of one value that follow each other, as in flow order most do, are counted at once.
 pub fn count_values(
     segment: &Segment,
-    field: &str,
+    field: Field,
     rows: Option<&[u32]>,
     counts: &mut HashMap<u128, u64>,
 ) -> Result<(), ArchiveError> {
     let damaged = |error| ArchiveError::index(segment.path())(error);
-    let index = segment.index();
-    let rows_len = index.rows() as usize;
+    let columns = segment.columns();
+    let rows_len = columns.rows() as usize;
     let mut values =
         vec![0_u128; if rows.is_none_or(|rows| !rows.is_empty()) { rows_len } else { 0 }];
     if values.is_empty() {
         return Ok(());
     }
-    if let Some(found) = index.find_field(field) {
+    if let Some(found) = columns.read(field).map_err(damaged)? {
         let mut after = found.field().bits();
         for column in found.columns() {
             let column = column.map_err(damaged)?;
@@ -63,11 +162,6 @@ pub fn count_values(
         add(value, count);
     }
     Ok(())
-}
-
-/// Whether a segment can have a field of this name.
-pub fn is_field(name: &str) -> bool {
-    name != names::LENGTH && crate::archive::field_names().any(|field| field == name)
 }
 
 /// How many of some packets fall into each of a number of equal spans of time.
@@ -116,4 +210,15 @@ pub fn count_times(
         })?;
     }
     Ok((read, unread))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_meet_where_they_are_equal() {
+        assert_eq!(common([1, 3, 5, 9].into_iter(), &[0, 3, 4, 9, 10]), [3, 9]);
+        assert_eq!(common([1, 2].into_iter(), &[]), []);
+    }
 }

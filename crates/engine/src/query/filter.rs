@@ -10,6 +10,8 @@ mod print;
 
 use std::ops::{Range, RangeInclusive};
 
+use crate::fields::Name;
+
 /// The language of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
@@ -202,8 +204,8 @@ pub enum Test {
 /// A test of an indexed field, with the meaning that Wireshark gives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldTest {
-    /// Its name there, such as `ip.addr`.
-    pub name: &'static str,
+    /// What its name there, such as `ip.addr`, stands for.
+    pub field: &'static Name,
     /// The values that match, as ranges that do not touch, ascending; all of them if the field only
     /// has to be there.
     pub values: Vec<RangeInclusive<u128>>,

@@ -15,12 +15,12 @@ use std::ops::RangeInclusive;
 
 use tapdex_bitmap::{Bitmap, Chunks, Cursor, union};
 
-use super::fields::FRAME_LEN;
 use super::filter::{Comparison, Direction, Expr, FieldTest, IpVersion, Shift, Term, Test};
 use super::lists;
-use crate::archive::{length_class, length_class_start, names};
+use crate::archive::Columns;
 use crate::error::IndexError;
-use crate::index::{FieldIndex, Index, Rows};
+use crate::fields::{Field, length_class, length_class_start};
+use crate::index::{FieldIndex, Rows};
 use crate::packet::{
     ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_MPLS, ETHERTYPE_RARP, ETHERTYPES_VLAN,
     Encap, Fragment, protocol,
@@ -164,7 +164,7 @@ enum Reading<'t> {
 /// Answers terms from the columns of a segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Planner<'a> {
-    pub(crate) index: &'a Index,
+    pub(crate) columns: Columns<'a>,
     pub(crate) dialect: Dialect,
 }
 
@@ -196,7 +196,7 @@ impl<'a> Planner<'a> {
                 let lists = lists.iter().map(|list| self.list(list, upper));
                 Ok(Set::any_of(sets.chain(lists).collect::<Result<_, _>>()?))
             }
-            Expr::Not(part) => Ok(self.bound(part, !upper)?.not(self.index.rows())),
+            Expr::Not(part) => Ok(self.bound(part, !upper)?.not(self.columns.rows())),
             Expr::Term(term) => {
                 let holds = self.holds(term)?;
                 if !upper {
@@ -213,17 +213,17 @@ impl<'a> Planner<'a> {
         let Some(first) = terms.first() else { return Ok(Set::None) };
         let found = terms.iter().map(|term| match &term.test {
             Test::Host4 { direction, address, mask, .. } => {
-                let end = |name: &str| self.masked(name, (*address).into(), (*mask).into());
-                self.ends(*direction, names::IP_SRC, names::IP_DST, &end)
+                let end = |field: Field| self.masked(field, (*address).into(), (*mask).into());
+                self.ends(*direction, Field::IpSrc, Field::IpDst, &end)
             }
             Test::Host6 { direction, address, mask } => {
-                let end = |name: &str| self.masked(name, *address, *mask);
-                self.ends(*direction, names::IP6_SRC, names::IP6_DST, &end)
+                let end = |field: Field| self.masked(field, *address, *mask);
+                self.ends(*direction, Field::Ip6Src, Field::Ip6Dst, &end)
             }
             Test::Port { direction, ports, .. } => {
                 let range = u128::from(*ports.start())..=u128::from(*ports.end());
-                let end = |name: &str| self.range(name, range.clone());
-                self.ends(*direction, names::PORT_SRC, names::PORT_DST, &end)
+                let end = |field: Field| self.range(field, range.clone());
+                self.ends(*direction, Field::PortSrc, Field::PortDst, &end)
             }
             _ => self.holds(term),
         });
@@ -261,24 +261,24 @@ impl<'a> Planner<'a> {
             Expr::Term(term) => match &term.test {
                 Test::Host4 { address, mask, .. } => {
                     let (address, mask) = ((*address).into(), (*mask).into());
-                    self.digits_len(names::IP_SRC, address, mask)?.saturating_add(self.digits_len(
-                        names::IP_DST,
+                    self.digits_len(Field::IpSrc, address, mask)?.saturating_add(self.digits_len(
+                        Field::IpDst,
                         address,
                         mask,
                     )?)
                 }
                 Test::Host6 { address, mask, .. } => self
-                    .digits_len(names::IP6_SRC, *address, *mask)?
-                    .saturating_add(self.digits_len(names::IP6_DST, *address, *mask)?),
+                    .digits_len(Field::Ip6Src, *address, *mask)?
+                    .saturating_add(self.digits_len(Field::Ip6Dst, *address, *mask)?),
                 Test::Mac { address, .. } => {
-                    self.digits_len(names::ETH_SRC, (*address).into(), u128::MAX)?.saturating_add(
-                        self.digits_len(names::ETH_DST, (*address).into(), u128::MAX)?,
+                    self.digits_len(Field::EthSrc, (*address).into(), u128::MAX)?.saturating_add(
+                        self.digits_len(Field::EthDst, (*address).into(), u128::MAX)?,
                     )
                 }
                 Test::Port { ports, .. } if ports.start() == ports.end() => {
                     let port = (*ports.start()).into();
-                    self.digits_len(names::PORT_SRC, port, u128::MAX)?
-                        .saturating_add(self.digits_len(names::PORT_DST, port, u128::MAX)?)
+                    self.digits_len(Field::PortSrc, port, u128::MAX)?
+                        .saturating_add(self.digits_len(Field::PortDst, port, u128::MAX)?)
                 }
                 _ => u64::MAX / 2,
             },
@@ -286,13 +286,13 @@ impl<'a> Planner<'a> {
     }
 
     /// Bytes of the smallest bitmap of the whole digits of a value.
-    fn digits_len(&self, name: &str, value: u128, mask: u128) -> Result<u64, IndexError> {
-        let Some(field) = self.index.find_field(name) else {
+    fn digits_len(&self, field: Field, value: u128, mask: u128) -> Result<u64, IndexError> {
+        let Some(column) = self.columns.read(field)? else {
             return Ok(0);
         };
         let mut least = u64::MAX / 4;
-        for digit in masked_digits(&field, value, mask).filter(|digit| digit.whole) {
-            least = least.min(self.index.bitmap_len(digit.number, digit.wanted)?);
+        for digit in masked_digits(&column, value, mask).filter(|digit| digit.whole) {
+            least = least.min(self.columns.bitmap_len(digit.number, digit.wanted)?);
         }
         Ok(least)
     }
@@ -348,7 +348,7 @@ impl<'a> Planner<'a> {
                 match self.unclear(level, test)? {
                     Set::None => Ok(found),
                     Set::All => Ok(Set::None),
-                    unknown => Ok(found.and(unknown.not(self.index.rows()))),
+                    unknown => Ok(found.and(unknown.not(self.columns.rows()))),
                 }
             }
         }
@@ -383,7 +383,7 @@ impl<'a> Planner<'a> {
 
     /// The rows for which columns do not tell whether a test holds at a level.
     fn unclear(&self, level: Level, test: &Test) -> Planned<'a> {
-        let odd = self.equals(names::ODD, 1)?;
+        let odd = self.equals(Field::Odd, 1)?;
         match test {
             // MAC addresses are not moved by tags.
             Test::Mac { .. } | Test::EtherMulticast => return Ok(odd),
@@ -392,16 +392,17 @@ impl<'a> Planner<'a> {
             }
             _ => {}
         }
-        let tagged = [Encap::Tag, Encap::TwoTags, Encap::ManyTags, Encap::TagsMpls];
         // The type of a tag is not kept, but for the fact that there is one.
         let typed = match test {
-            Test::EtherType(kind) if ETHERTYPES_VLAN.contains(kind) => self.encap(&tagged)?,
+            Test::EtherType(kind) if ETHERTYPES_VLAN.contains(kind) => {
+                self.encap(&Encap::TAGGED)?
+            }
             _ => Set::None,
         };
         let shifted = match level {
             Level::Link => Set::None,
             Level::Tag => self.encap(&[Encap::None, Encap::Mpls, Encap::TagsMpls])?,
-            Level::TwoTags => self.encap(&[Encap::TwoTags])?.not(self.index.rows()),
+            Level::TwoTags => self.encap(&[Encap::TwoTags])?.not(self.columns.rows()),
         };
         Ok(Set::any_of(vec![odd, typed, shifted]))
     }
@@ -411,8 +412,8 @@ impl<'a> Planner<'a> {
         let tags = level.tags();
         let behind = |kind: u16| -> Result<Vec<Set<'a>>, IndexError> {
             Ok(vec![
-                self.equals(names::ENCAP, tags.into())?,
-                self.equals(names::ETH_TYPE, kind.into())?,
+                self.equals(Field::Encap, tags.into())?,
+                self.equals(Field::EthType, kind.into())?,
             ])
         };
         let all = |mut sets: Vec<Set<'a>>, more: Vec<Set<'a>>| {
@@ -428,17 +429,17 @@ impl<'a> Planner<'a> {
                 let v4 = match version {
                     None | Some(IpVersion::V4) => all(
                         behind(ETHERTYPE_IPV4)?,
-                        vec![self.equals(names::IP_PROTO, (*proto).into())?],
+                        vec![self.equals(Field::IpProto, (*proto).into())?],
                     ),
                     Some(IpVersion::V6) => Set::None,
                 };
                 let v6 = match version {
                     None | Some(IpVersion::V6) => {
                         let fragment = vec![
-                            self.equals(names::IP_PROTO, protocol::FRAGMENT.into())?,
-                            self.equals(names::L4, (*proto).into())?,
+                            self.equals(Field::IpProto, protocol::FRAGMENT.into())?,
+                            self.equals(Field::L4, (*proto).into())?,
                         ];
-                        let direct = self.equals(names::IP_PROTO, (*proto).into())?;
+                        let direct = self.equals(Field::IpProto, (*proto).into())?;
                         let either = Set::any_of(vec![direct, Set::all_of(fragment)]);
                         all(behind(ETHERTYPE_IPV6)?, vec![either])
                     }
@@ -450,41 +451,41 @@ impl<'a> Planner<'a> {
                 let kinds = [(*ip, ETHERTYPE_IPV4), (*arp, ETHERTYPE_ARP), (*rarp, ETHERTYPE_RARP)];
                 let kinds = kinds.iter().filter(|(wanted, _)| *wanted);
                 let kinds: Vec<u128> = kinds.map(|&(_, kind)| kind.into()).collect();
-                let end = |name: &str| self.masked(name, (*address).into(), (*mask).into());
-                let found = self.ends(*direction, names::IP_SRC, names::IP_DST, &end)?;
+                let end = |field: Field| self.masked(field, (*address).into(), (*mask).into());
+                let found = self.ends(*direction, Field::IpSrc, Field::IpDst, &end)?;
                 if matches!(found, Set::None) {
                     return Ok(Set::None);
                 }
                 Set::all_of(vec![
-                    self.equals(names::ENCAP, tags.into())?,
-                    self.any_value(names::ETH_TYPE, &kinds)?,
+                    self.equals(Field::Encap, tags.into())?,
+                    self.any_value(Field::EthType, &kinds)?,
                     found,
                 ])
             }
             Test::Host6 { direction, address, mask } => {
-                let end = |name: &str| self.masked(name, *address, *mask);
-                let found = self.ends(*direction, names::IP6_SRC, names::IP6_DST, &end)?;
+                let end = |field: Field| self.masked(field, *address, *mask);
+                let found = self.ends(*direction, Field::Ip6Src, Field::Ip6Dst, &end)?;
                 all(behind(ETHERTYPE_IPV6)?, vec![found])
             }
             Test::Mac { direction, address } => {
-                let end = |name: &str| self.equals(name, (*address).into());
-                self.ends(*direction, names::ETH_SRC, names::ETH_DST, &end)?
+                let end = |field: Field| self.equals(field, (*address).into());
+                self.ends(*direction, Field::EthSrc, Field::EthDst, &end)?
             }
             Test::EtherMulticast => {
                 let odd_digits: Vec<u16> = (0..=255).filter(|digit| digit & 1 == 1).collect();
-                self.first_digit(names::ETH_DST, &odd_digits)?
+                self.first_digit(Field::EthDst, &odd_digits)?
             }
             Test::IpMulticast => {
                 let digits: Vec<u16> = (224..=255).collect();
-                all(behind(ETHERTYPE_IPV4)?, vec![self.first_digit(names::IP_DST, &digits)?])
+                all(behind(ETHERTYPE_IPV4)?, vec![self.first_digit(Field::IpDst, &digits)?])
             }
             Test::Ip6Multicast => {
-                all(behind(ETHERTYPE_IPV6)?, vec![self.first_digit(names::IP6_DST, &[255])?])
+                all(behind(ETHERTYPE_IPV6)?, vec![self.first_digit(Field::Ip6Dst, &[255])?])
             }
             Test::Port { transport, direction, ports } => {
                 let range = u128::from(*ports.start())..=u128::from(*ports.end());
-                let end = |name: &str| self.range(name, range.clone());
-                let found = self.ends(*direction, names::PORT_SRC, names::PORT_DST, &end)?;
+                let end = |field: Field| self.range(field, range.clone());
+                let found = self.ends(*direction, Field::PortSrc, Field::PortDst, &end)?;
                 if matches!(found, Set::None) {
                     return Ok(Set::None);
                 }
@@ -495,54 +496,53 @@ impl<'a> Planner<'a> {
                 };
                 let kinds = [ETHERTYPE_IPV4.into(), ETHERTYPE_IPV6.into()];
                 Set::all_of(vec![
-                    self.equals(names::ENCAP, tags.into())?,
-                    self.any_value(names::ETH_TYPE, &kinds)?,
-                    self.any_value(names::IP_PROTO, &protocols)?,
+                    self.equals(Field::Encap, tags.into())?,
+                    self.any_value(Field::EthType, &kinds)?,
+                    self.any_value(Field::IpProto, &protocols)?,
                     self.not_later()?,
                     found,
                 ])
             }
             Test::Vlan(id) => {
-                let tagged = [Encap::Tag, Encap::TwoTags, Encap::ManyTags, Encap::TagsMpls];
-                let (encap, name) = match level {
-                    Level::Link => (self.encap(&tagged)?, names::VLAN),
+                let (encap, field) = match level {
+                    Level::Link => (self.encap(&Encap::TAGGED)?, Field::Vlan),
                     Level::Tag | Level::TwoTags => {
-                        (self.encap(&[Encap::TwoTags, Encap::ManyTags])?, names::VLAN_INNER)
+                        (self.encap(&Encap::TAGGED_TWICE)?, Field::VlanInner)
                     }
                 };
                 match id {
                     None => encap,
-                    Some(id) => encap.and(self.equals(name, (*id).into())?),
+                    Some(id) => encap.and(self.equals(field, (*id).into())?),
                 }
             }
             Test::Mpls(label) => {
                 let encap = self.encap(&[Encap::Mpls])?;
                 match label {
                     None => encap,
-                    Some(label) => encap.and(self.equals(names::MPLS, (*label).into())?),
+                    Some(label) => encap.and(self.equals(Field::Mpls, (*label).into())?),
                 }
             }
             Test::TcpFlags { mask, comparison, value } => {
                 let digits =
                     digits_where(|digit| comparison.holds(digit & u32::from(*mask), *value));
                 let more = vec![
-                    self.equals(names::IP_PROTO, protocol::TCP.into())?,
+                    self.equals(Field::IpProto, protocol::TCP.into())?,
                     self.not_later()?,
-                    self.first_digit(names::TCP_FLAGS, &digits)?,
+                    self.first_digit(Field::TcpFlags, &digits)?,
                 ];
                 all(behind(ETHERTYPE_IPV4)?, more)
             }
             Test::Icmp { version, code, comparison, value } => {
                 let digits = digits_where(|digit| comparison.holds(digit, *value));
-                let name = if *code { names::ICMP_CODE } else { names::ICMP_TYPE };
+                let field = if *code { Field::IcmpCode } else { Field::IcmpType };
                 let (kind, proto) = match version {
                     IpVersion::V4 => (ETHERTYPE_IPV4, protocol::ICMP),
                     IpVersion::V6 => (ETHERTYPE_IPV6, protocol::ICMP6),
                 };
                 let more = vec![
-                    self.equals(names::IP_PROTO, proto.into())?,
+                    self.equals(Field::IpProto, proto.into())?,
                     self.not_later()?,
-                    self.first_digit(name, &digits)?,
+                    self.first_digit(field, &digits)?,
                 ];
                 all(behind(kind)?, more)
             }
@@ -554,21 +554,21 @@ impl<'a> Planner<'a> {
     /// Rows with one of these before their network header.
     pub(crate) fn encap(&self, kinds: &[Encap]) -> Planned<'a> {
         let values: Vec<u128> = kinds.iter().map(|&kind| (kind as u8).into()).collect();
-        self.any_value(names::ENCAP, &values)
+        self.any_value(Field::Encap, &values)
     }
 
     /// Rows that are no later fragments.
     fn not_later(&self) -> Planned<'a> {
-        Ok(self.equals(names::FRAGMENT, (Fragment::Later as u8).into())?.not(self.index.rows()))
+        Ok(self.equals(Field::Fragment, (Fragment::Later as u8).into())?.not(self.columns.rows()))
     }
 
     /// Joins what holds for the two ends of a packet.
     pub(crate) fn ends(
         &self,
         direction: Direction,
-        src: &str,
-        dst: &str,
-        end: &dyn Fn(&str) -> Planned<'a>,
+        src: Field,
+        dst: Field,
+        end: &dyn Fn(Field) -> Planned<'a>,
     ) -> Planned<'a> {
         Ok(match direction {
             Direction::Src => end(src)?,
@@ -579,27 +579,27 @@ impl<'a> Planner<'a> {
     }
 
     /// Rows in which a field has a value. A field that a segment does not have is 0 in all rows.
-    pub(crate) fn equals(&self, name: &str, value: u128) -> Planned<'a> {
-        let Some(field) = self.index.find_field(name) else {
+    pub(crate) fn equals(&self, field: Field, value: u128) -> Planned<'a> {
+        let Some(column) = self.columns.read(field)? else {
             return Ok(if value == 0 { Set::All } else { Set::None });
         };
-        if value > field.value_max() {
+        if value > column.value_max() {
             return Ok(Set::None);
         }
-        self.masked_columns(&field, value, field.value_max())
+        self.masked_columns(&column, value, column.value_max())
     }
 
     /// Rows in which a field has one of some values.
-    pub(crate) fn any_value(&self, name: &str, values: &[u128]) -> Planned<'a> {
-        let sets: Result<Vec<_>, _> = values.iter().map(|&v| self.equals(name, v)).collect();
+    pub(crate) fn any_value(&self, field: Field, values: &[u128]) -> Planned<'a> {
+        let sets: Result<Vec<_>, _> = values.iter().map(|&v| self.equals(field, v)).collect();
         Ok(Set::any_of(sets?))
     }
 
     /// Rows in which the bits of a field that count have a value.
-    fn masked(&self, name: &str, value: u128, mask: u128) -> Planned<'a> {
-        match self.index.find_field(name) {
+    fn masked(&self, field: Field, value: u128, mask: u128) -> Planned<'a> {
+        match self.columns.read(field)? {
             None => Ok(if value & mask == 0 { Set::All } else { Set::None }),
-            Some(field) => self.masked_columns(&field, value, mask),
+            Some(column) => self.masked_columns(&column, value, mask),
         }
     }
 
@@ -609,7 +609,7 @@ impl<'a> Planner<'a> {
         for Masked { number, wanted, counts, whole: is_whole } in masked_digits(field, value, mask)
         {
             if is_whole {
-                match self.index.bitmap_len(number, wanted)? {
+                match self.columns.bitmap_len(number, wanted)? {
                     0 => return Ok(Set::None),
                     len => whole.push((len, number, wanted)),
                 }
@@ -622,7 +622,7 @@ impl<'a> Planner<'a> {
         let mut sets = Vec::with_capacity(whole.len() + parts.len());
         let mut last: Option<Bitmap<'a>> = None;
         for &(len, number, digit) in &whole {
-            let Some(bitmap) = self.index.equals(number, digit)? else {
+            let Some(bitmap) = self.columns.equals(number, digit)? else {
                 return Ok(Set::None);
             };
             if let Some(last) = last.replace(bitmap)
@@ -633,7 +633,7 @@ impl<'a> Planner<'a> {
             sets.push(Set::Rows(Box::new(bitmap.chunks()), len));
         }
         for (number, wanted, counts) in parts {
-            let column = self.index.column(number)?;
+            let column = self.columns.column(number)?;
             let digits: Vec<u16> =
                 column.keys().filter(|key| key & counts == wanted & counts).collect();
             match self.digits(&column, &digits)? {
@@ -658,48 +658,48 @@ impl<'a> Planner<'a> {
     }
 
     /// Rows in which the first digit of a field is one of these.
-    fn first_digit(&self, name: &str, digits: &[u16]) -> Planned<'a> {
-        let Some(field) = self.index.find_field(name) else {
+    fn first_digit(&self, field: Field, digits: &[u16]) -> Planned<'a> {
+        let Some(column) = self.columns.read(field)? else {
             return Ok(if digits.contains(&0) { Set::All } else { Set::None });
         };
-        match field.columns().next() {
+        match column.columns().next() {
             None => Ok(Set::None),
             Some(column) => self.digits(&column?, digits),
         }
     }
 
     /// Rows in which a field is in a range.
-    pub(crate) fn range(&self, name: &str, values: RangeInclusive<u128>) -> Planned<'a> {
+    pub(crate) fn range(&self, field: Field, values: RangeInclusive<u128>) -> Planned<'a> {
         if values.is_empty() {
             return Ok(Set::None);
         }
         if values.start() == values.end() {
-            return self.equals(name, *values.start());
+            return self.equals(field, *values.start());
         }
-        let Some(field) = self.index.find_field(name) else {
+        let Some(column) = self.columns.read(field)? else {
             return Ok(if values.contains(&0) { Set::All } else { Set::None });
         };
-        if *values.start() == 0 && *values.end() >= field.value_max() {
+        if *values.start() == 0 && *values.end() >= column.value_max() {
             return Ok(Set::All);
         }
-        let rows = field.range(values)?;
-        Ok(Set::Rows(rows, u64::from(self.index.rows())))
+        let rows = column.range(values)?;
+        Ok(Set::Rows(rows, u64::from(self.columns.rows())))
     }
 
     /// Rows in which a field is in one of some ranges.
-    pub(crate) fn ranges(&self, name: &str, values: &[RangeInclusive<u128>]) -> Planned<'a> {
-        let sets: Result<Vec<_>, _> = values.iter().map(|v| self.range(name, v.clone())).collect();
+    pub(crate) fn ranges(&self, field: Field, values: &[RangeInclusive<u128>]) -> Planned<'a> {
+        let sets: Result<Vec<_>, _> = values.iter().map(|v| self.range(field, v.clone())).collect();
         Ok(Set::any_of(sets?))
     }
 
     /// Rows whose length is in one of some ranges for certain.
     pub(crate) fn length(&self, lengths: &[RangeInclusive<u128>]) -> Planned<'a> {
-        self.first_digit(names::LENGTH, &self.classes(lengths, true)?)
+        self.first_digit(Field::Length, &self.classes(lengths, true)?)
     }
 
     /// Rows whose class has lengths inside and outside of the ranges.
     pub(crate) fn length_edge(&self, lengths: &[RangeInclusive<u128>]) -> Planned<'a> {
-        self.first_digit(names::LENGTH, &self.classes(lengths, false)?)
+        self.first_digit(Field::Length, &self.classes(lengths, false)?)
     }
 
     /// The classes that lie inside a range, or those that lie on its edge.
@@ -724,14 +724,11 @@ impl<'a> Planner<'a> {
     /// The rows of some interfaces.
     pub(crate) fn interfaces(&self, interfaces: &[u32]) -> Planned<'a> {
         let values: Vec<u128> = interfaces.iter().map(|&i| i.into()).collect();
-        self.any_value(names::INTERFACE, &values)
+        self.any_value(Field::Interface, &values)
     }
 
     fn unknown_to_field(&self, test: &FieldTest) -> Planned<'a> {
-        if test.name == FRAME_LEN {
-            return self.length_edge(&test.values);
-        }
-        Ok(Set::None)
+        super::fields::unknown_rows(self, test)
     }
 
     fn field(&self, test: &FieldTest) -> Planned<'a> {

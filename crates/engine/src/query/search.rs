@@ -13,6 +13,7 @@ use super::plan::{Dialect, Planner, Set, terms};
 use crate::archive::{ArchiveError, Segment, UnreadPackets};
 use crate::capture::Record;
 use crate::error::IndexError;
+use crate::fields::Packet;
 use crate::index::{MARK_RECORDS, Marks};
 use crate::packet::{Headers, LinkType, decode};
 
@@ -166,15 +167,15 @@ impl Query {
     /// field that can be in there, or is not in Wireshark's language.
     pub fn outer_only(&self, segment: &Segment) -> Result<u64, IndexError> {
         let may_be_inner = |term: &&super::filter::Term| match &term.test {
-            Test::Field(test) => fields::may_be_inner(test.name),
+            Test::Field(test) => fields::may_be_inner(test.field),
             _ => false,
         };
         if !self.filter.expr.as_ref().is_some_and(|expr| terms(expr).iter().any(may_be_inner)) {
             return Ok(0);
         }
-        let index = segment.index();
-        let planner = Planner { index, dialect: Dialect::Network };
-        Ok(fields::inner_rows(&planner)?.into_rows(index.rows()).count())
+        let columns = segment.columns();
+        let planner = Planner { columns, dialect: Dialect::Network };
+        Ok(fields::inner_rows(&planner)?.into_rows(columns.rows()).count())
     }
 
     /// How many packets of a segment match. Packets are read only where columns do not suffice.
@@ -267,7 +268,7 @@ impl Query {
                 LinkType::ETHERNET => Dialect::Ethernet,
                 _ => Dialect::Network,
             };
-            let planner = Planner { index, dialect };
+            let planner = Planner { columns: segment.columns(), dialect };
             let of_link = || match links.len() {
                 1 => Ok(Set::All),
                 _ => planner.interfaces(interfaces),
@@ -383,7 +384,7 @@ fn plan<'a>(
     if matches!(upper, Set::None) {
         return Ok(None);
     }
-    let rows = planner.index.rows();
+    let rows = planner.columns.rows();
     match if decoded { planner.unknown(expr)? } else { Set::All } {
         Set::None => Ok(Some((upper, None))),
         Set::All => Ok(Some((Set::None, Some(upper)))),
@@ -453,7 +454,7 @@ impl Judge<'_> {
             Self::Program(program) => program.matches(record.data, record.wire_len),
             Self::Fields(expr) => {
                 decode(record.link, record.swapped, record.data, headers);
-                fields::matches(expr, headers, record)
+                fields::matches(expr, &Packet::new(record, headers))
             }
         }
     }
@@ -482,7 +483,7 @@ impl Query {
         let damaged = |error| ArchiveError::index(segment.path())(error);
         let ethernet = Self::links(segment).keys().any(|(link, _)| *link == LinkType::ETHERNET);
         let dialect = if ethernet { Dialect::Ethernet } else { Dialect::Network };
-        let planner = Planner { index, dialect };
+        let planner = Planner { columns: segment.columns(), dialect };
         let mut plans = Vec::new();
         for alike in lists::rows_alike(terms(expr)) {
             let Some(term) = alike.first() else { continue };

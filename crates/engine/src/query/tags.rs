@@ -46,7 +46,7 @@ impl Query {
                 return Ok(None);
             }
             drop(kept);
-            let planner = Planner { index: segment.index(), dialect: Dialect::Ethernet };
+            let planner = Planner { columns: segment.columns(), dialect: Dialect::Ethernet };
             let interfaces = (links.len() > 1).then_some(interfaces.as_slice());
             let counted = count(&planner, interfaces, [expr, &one]);
             let counted = counted.map_err(ArchiveError::index(segment.path()))?;
@@ -62,7 +62,7 @@ fn count(
     interfaces: Option<&[u32]>,
     [expr, one]: [&Expr; 2],
 ) -> Result<(u64, u64), IndexError> {
-    let len = planner.index.rows();
+    let len = planner.columns.rows();
     let rows = |kinds: &[Encap]| -> Result<Set<'_>, IndexError> {
         let all = interfaces.map_or(Ok(Set::All), |interfaces| planner.interfaces(interfaces))?;
         Ok(planner.encap(kinds)?.and(all))

@@ -19,100 +19,11 @@
 //! Source: the manual page wireshark-filter(4).
 
 use super::filter::{Expr, FieldTest, Filter, FilterError, Shift, Syntax, Term, Test};
-use super::time::{format_time, parse_time};
+use super::time::parse_time;
+use crate::fields::{self, Ask, Kind, NAMES, Name, Shown};
+use crate::packet::Tunnel;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::{Range, RangeInclusive};
-
-/// What a field holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Nothing: a protocol is there or not.
-    Protocol,
-    /// A number of so many bits.
-    Bits(u32),
-    /// One bit, also written `true` and `false`.
-    Flag,
-    Ipv4,
-    Ipv6,
-    Mac,
-    /// What carries the inner packet, by number or name.
-    Tunnel,
-    /// A time, which is no column.
-    Time,
-}
-
-/// Fields and what they hold.
-const FIELDS: &[(&str, Kind)] = &[
-    ("frame", Kind::Protocol),
-    ("frame.len", Kind::Bits(32)),
-    ("frame.time", Kind::Time),
-    ("frame.time_epoch", Kind::Time),
-    ("frame.interface_id", Kind::Bits(32)),
-    ("eth", Kind::Protocol),
-    ("eth.addr", Kind::Mac),
-    ("eth.src", Kind::Mac),
-    ("eth.dst", Kind::Mac),
-    ("eth.type", Kind::Bits(16)),
-    ("vlan", Kind::Protocol),
-    ("vlan.id", Kind::Bits(12)),
-    ("mpls", Kind::Protocol),
-    ("mpls.label", Kind::Bits(20)),
-    ("arp", Kind::Protocol),
-    ("arp.src.proto_ipv4", Kind::Ipv4),
-    ("arp.dst.proto_ipv4", Kind::Ipv4),
-    ("ip", Kind::Protocol),
-    ("ip.addr", Kind::Ipv4),
-    ("ip.src", Kind::Ipv4),
-    ("ip.dst", Kind::Ipv4),
-    ("ip.proto", Kind::Bits(8)),
-    ("ipv6", Kind::Protocol),
-    ("ipv6.addr", Kind::Ipv6),
-    ("ipv6.src", Kind::Ipv6),
-    ("ipv6.dst", Kind::Ipv6),
-    ("ipv6.nxt", Kind::Bits(8)),
-    ("tcp", Kind::Protocol),
-    ("tcp.port", Kind::Bits(16)),
-    ("tcp.srcport", Kind::Bits(16)),
-    ("tcp.dstport", Kind::Bits(16)),
-    ("udp", Kind::Protocol),
-    ("udp.port", Kind::Bits(16)),
-    ("udp.srcport", Kind::Bits(16)),
-    ("udp.dstport", Kind::Bits(16)),
-    ("sctp", Kind::Protocol),
-    ("sctp.port", Kind::Bits(16)),
-    ("sctp.srcport", Kind::Bits(16)),
-    ("sctp.dstport", Kind::Bits(16)),
-    ("tcp.flags", Kind::Bits(12)),
-    ("tcp.flags.fin", Kind::Flag),
-    ("tcp.flags.syn", Kind::Flag),
-    ("tcp.flags.reset", Kind::Flag),
-    ("tcp.flags.push", Kind::Flag),
-    ("tcp.flags.ack", Kind::Flag),
-    ("tcp.flags.urg", Kind::Flag),
-    ("tcp.flags.ece", Kind::Flag),
-    ("tcp.flags.cwr", Kind::Flag),
-    ("icmp", Kind::Protocol),
-    ("icmp.type", Kind::Bits(8)),
-    ("icmp.code", Kind::Bits(8)),
-    ("icmpv6", Kind::Protocol),
-    ("icmpv6.type", Kind::Bits(8)),
-    ("icmpv6.code", Kind::Bits(8)),
-    ("tunnel.type", Kind::Tunnel),
-    ("tunnel.id", Kind::Bits(32)),
-    ("inner.ip.addr", Kind::Ipv4),
-    ("inner.ip.src", Kind::Ipv4),
-    ("inner.ip.dst", Kind::Ipv4),
-    ("inner.ipv6.addr", Kind::Ipv6),
-    ("inner.ipv6.src", Kind::Ipv6),
-    ("inner.ipv6.dst", Kind::Ipv6),
-    ("inner.ip.proto", Kind::Bits(8)),
-    ("inner.port", Kind::Bits(16)),
-    ("inner.port.src", Kind::Bits(16)),
-    ("inner.port.dst", Kind::Bits(16)),
-];
-
-/// What carries inner packets.
-const TUNNELS: [(&str, u128); 4] = [("ip", 1), ("gre", 2), ("vxlan", 3), ("gtp", 4)];
 
 /// Parentheses and negations within each other.
 const NESTING_MAX: usize = 200;
@@ -153,12 +64,16 @@ pub(super) fn is_likely(text: &str) -> bool {
     words.any(|word| match word.split_once('.') {
         Some((protocol, rest)) => {
             rest.starts_with(|c: char| c.is_ascii_lowercase())
-                && FIELDS.iter().any(|(name, _)| {
-                    name.split_once('.').is_some_and(|(first, _)| first == protocol)
-                })
+                && names()
+                    .any(|name| name.split_once('.').is_some_and(|(first, _)| first == protocol))
         }
         None => !by_number && (word == "ipv6" || word == "icmpv6"),
     })
+}
+
+/// The names of all fields.
+fn names() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().filter_map(|name| name.wireshark)
 }
 
 type Parsed<T> = Result<T, FilterError>;
@@ -342,13 +257,13 @@ impl<'t> Parser<'t> {
         let Token::Word(word) = self.next else {
             return self.error("expected a field, such as `ip.addr`");
         };
-        let Some((name, kind)) = FIELDS.iter().find(|(name, _)| *name == word) else {
+        let Some(name) = fields::wireshark(word) else {
             let nearest = nearest(word);
             return self.error(format!("there is no field `{word}`; do you mean `{nearest}`?"));
         };
         self.step()?;
         let Token::Sign(sign) = self.next else {
-            return Ok(Some(present(name, *kind, span)?));
+            return Ok(Some(present(name, span)?));
         };
         if !matches!(sign, "==" | "!=" | "===" | "!==" | "<" | "<=" | ">" | ">=" | "in") {
             if sign == "=" {
@@ -357,51 +272,51 @@ impl<'t> Parser<'t> {
             if matches!(sign, "&" | "~") {
                 return self.error("only `==`, `!=`, `<`, `<=`, `>`, `>=` and `in` are known here");
             }
-            return Ok(Some(present(name, *kind, span)?));
+            return Ok(Some(present(name, span)?));
         }
-        if *kind == Kind::Protocol {
-            return self.error(format!("`{name}` is a protocol: it has no value to compare"));
+        if name.ask == Ask::Presence {
+            return self.error(format!("`{word}` is a protocol: it has no value to compare"));
         }
         self.step()?;
-        if *kind == Kind::Time {
+        if name.ask == Ask::Time {
             if !top {
                 return Err(FilterError { message: TIME_PLACE.to_owned(), span });
             }
-            return self.time(name, sign).map(|()| None);
+            return self.time(word, sign).map(|()| None);
         }
-        let values = if sign == "in" { self.set(*kind)? } else { self.value(*kind, sign)? };
+        let values = if sign == "in" { self.set(name)? } else { self.value(name, sign)? };
         let span = span.start..self.end;
         if matches!(sign, "!=" | "===") && self.nesting + 3 > NESTING_MAX {
             // What it is made of needs parentheses of its own.
             return Err(FilterError { message: too_deep(), span });
         }
         let field = |values: Vec<RangeInclusive<u128>>, text: String| {
-            let test = Test::Field(FieldTest { name, values });
+            let test = Test::Field(FieldTest { field: name, values });
             Expr::Term(Term { span: span.clone(), shift: Shift::Tags(0), test, text })
         };
-        let all = || field(vec![0..=u128::MAX], (*name).to_owned());
+        let all = || field(vec![0..=u128::MAX], word.to_owned());
         let equal = |values: Vec<RangeInclusive<u128>>| {
-            let text = shown(name, *kind, &values);
+            let text = shown(name, &values);
             field(values, text)
         };
         Ok(Some(match sign {
             "!=" => Expr::And(vec![all(), Expr::Not(Box::new(equal(values)))]),
             "===" => {
-                let others = complement(&values, most(*kind));
+                let others = complement(&values, most(name));
                 Expr::And(vec![all(), Expr::Not(Box::new(equal(others)))])
             }
-            "!==" => equal(complement(&values, most(*kind))),
+            "!==" => equal(complement(&values, most(name))),
             _ => equal(values),
         }))
     }
 
     /// The value behind a comparison, as the values that compare so.
-    fn value(&mut self, kind: Kind, sign: &str) -> Parsed<Vec<RangeInclusive<u128>>> {
+    fn value(&mut self, name: &Name, sign: &str) -> Parsed<Vec<RangeInclusive<u128>>> {
         let word = match self.next {
             Token::Word(word) | Token::Quoted(word) => word,
-            _ => return self.error(format!("expected {} after `{sign}`", form(kind))),
+            _ => return self.error(format!("expected {} after `{sign}`", form(name))),
         };
-        let range = match range(kind, word) {
+        let range = match range(name, word) {
             Ok(range) => range,
             Err(message) => return self.error(message),
         };
@@ -410,7 +325,7 @@ impl<'t> Parser<'t> {
             return self.error(format!("a network has no order: `{sign}` needs an address"));
         }
         self.step()?;
-        let most = most(kind);
+        let most = most(name);
         let values = match sign {
             "<" => (least > 0).then(|| 0..=least - 1),
             "<=" => Some(0..=least),
@@ -422,7 +337,7 @@ impl<'t> Parser<'t> {
     }
 
     /// A set in braces.
-    fn set(&mut self, kind: Kind) -> Parsed<Vec<RangeInclusive<u128>>> {
+    fn set(&mut self, name: &Name) -> Parsed<Vec<RangeInclusive<u128>>> {
         if !self.take("{")? {
             return self.error("expected `{` and values, such as `{80, 443, 8000..8080}`");
         }
@@ -430,17 +345,17 @@ impl<'t> Parser<'t> {
         loop {
             let word = match self.next {
                 Token::Word(word) | Token::Quoted(word) => word,
-                _ => return self.error(format!("expected {} or `}}`", form(kind))),
+                _ => return self.error(format!("expected {} or `}}`", form(name))),
             };
             let parsed = match word.split_once("..") {
-                Some((first, last)) => range(kind, first).and_then(|first| {
-                    let last = range(kind, last)?;
+                Some((first, last)) => range(name, first).and_then(|first| {
+                    let last = range(name, last)?;
                     if first.start() > last.end() {
                         return Err("the range ends before it starts".to_owned());
                     }
                     Ok(*first.start()..=*last.end())
                 }),
-                None => range(kind, word),
+                None => range(name, word),
             };
             match parsed {
                 Ok(range) => values.push(range),
@@ -503,43 +418,37 @@ fn push(list: &mut Vec<Expr>, expr: Option<Expr>, and: bool) {
 }
 
 /// A field that has to be there.
-fn present(name: &'static str, kind: Kind, span: Range<usize>) -> Parsed<Expr> {
-    if kind == Kind::Time {
-        let message = format!("every packet has a time: compare `{name}` with one");
+fn present(name: &'static Name, span: Range<usize>) -> Parsed<Expr> {
+    let text = name.wireshark.unwrap_or_default();
+    if name.ask == Ask::Time {
+        let message = format!("every packet has a time: compare `{text}` with one");
         return Err(FilterError { message, span });
     }
-    let test = Test::Field(FieldTest { name, values: vec![0..=u128::MAX] });
-    Ok(Expr::Term(Term { span, shift: Shift::Tags(0), test, text: name.to_owned() }))
+    let test = Test::Field(FieldTest { field: name, values: vec![0..=u128::MAX] });
+    Ok(Expr::Term(Term { span, shift: Shift::Tags(0), test, text: text.to_owned() }))
 }
 
-/// The greatest value of a kind.
-fn most(kind: Kind) -> u128 {
-    match kind {
-        Kind::Bits(bits) => (1 << bits) - 1,
-        Kind::Flag => 1,
-        Kind::Ipv4 => u128::from(u32::MAX),
-        Kind::Mac => (1 << 48) - 1,
-        Kind::Tunnel => 255,
-        Kind::Ipv6 | Kind::Protocol | Kind::Time => u128::MAX,
-    }
+/// The greatest value of a field.
+fn most(name: &Name) -> u128 {
+    name.kind().map_or(u128::MAX, Kind::most)
 }
 
 /// What is written behind a field.
-fn form(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Protocol | Kind::Bits(_) => "a number",
-        Kind::Flag => "1 or 0",
-        Kind::Ipv4 => "an IPv4 address or network",
-        Kind::Ipv6 => "an IPv6 address or network",
-        Kind::Mac => "a MAC address",
-        Kind::Tunnel => "`ip`, `gre`, `vxlan`, `gtp` or a number",
-        Kind::Time => "a time",
+fn form(name: &Name) -> &'static str {
+    match (name.ask, name.kind()) {
+        (Ask::Bit(_), _) => "1 or 0",
+        (Ask::Time, _) => "a time",
+        (_, Some(Kind::Ipv4)) => "an IPv4 address or network",
+        (_, Some(Kind::Ipv6)) => "an IPv6 address or network",
+        (_, Some(Kind::Mac)) => "a MAC address",
+        (_, Some(Kind::Tunnel)) => "`ip`, `gre`, `vxlan`, `gtp` or a number",
+        _ => "a number",
     }
 }
 
 /// A value, or all values of a network.
-fn range(kind: Kind, word: &str) -> Result<RangeInclusive<u128>, String> {
-    let error = || format!("expected {}", form(kind));
+fn range(name: &Name, word: &str) -> Result<RangeInclusive<u128>, String> {
+    let error = || format!("expected {}", form(name));
     let one = |value: Option<u128>| value.map(|value| value..=value).ok_or_else(error);
     let prefix = |len: Option<&str>, bits: u32| -> Result<u128, String> {
         let Some(len) = len else { return Ok(0) };
@@ -551,32 +460,32 @@ fn range(kind: Kind, word: &str) -> Result<RangeInclusive<u128>, String> {
         Some((address, len)) => (address, Some(len)),
         None => (word, None),
     };
-    match kind {
-        Kind::Ipv4 => {
+    match (name.ask, name.kind()) {
+        (Ask::Bit(_), _) => one(match word {
+            "true" | "True" | "TRUE" => Some(1),
+            "false" | "False" | "FALSE" => Some(0),
+            _ => number(word).filter(|value| *value <= 1),
+        }),
+        (_, Some(Kind::Ipv4)) => {
             let address: Ipv4Addr = address.parse().map_err(|_| error())?;
             let rest = prefix(len, 32)?;
             let first = u128::from(address.to_bits()) & !rest;
             Ok(first..=first | rest)
         }
-        Kind::Ipv6 => {
+        (_, Some(Kind::Ipv6)) => {
             let address: Ipv6Addr = address.parse().map_err(|_| error())?;
             let rest = prefix(len, 128)?;
             let first = address.to_bits() & !rest;
             Ok(first..=first | rest)
         }
-        Kind::Mac => one(mac(word)),
-        Kind::Flag => one(match word {
-            "true" | "True" | "TRUE" => Some(1),
-            "false" | "False" | "FALSE" => Some(0),
-            _ => number(word).filter(|value| *value <= 1),
-        }),
-        Kind::Tunnel => {
-            let named = TUNNELS.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
-            one(named.or_else(|| number(word).filter(|value| *value <= most(kind))))
+        (_, Some(Kind::Mac)) => one(mac(word)),
+        (_, Some(Kind::Tunnel)) => {
+            let named = Tunnel::of_name(word).map(|tunnel| tunnel as u128);
+            one(named.or_else(|| number(word).filter(|value| *value <= most(name))))
         }
-        Kind::Bits(_) | Kind::Protocol | Kind::Time => match number(word) {
-            Some(value) if value > most(kind) => {
-                Err(format!("`{word}` is too large: the field ends at {}", most(kind)))
+        _ => match number(word) {
+            Some(value) if value > most(name) => {
+                Err(format!("`{word}` is too large: the field ends at {}", most(name)))
             }
             value => one(value),
         },
@@ -644,24 +553,18 @@ fn complement(values: &[RangeInclusive<u128>], most: u128) -> Vec<RangeInclusive
 }
 
 /// The text of a field that has one of the values.
-fn shown(name: &str, kind: Kind, values: &[RangeInclusive<u128>]) -> String {
-    let value = |value: u128| match kind {
-        Kind::Ipv4 => u32::try_from(value)
-            .map_or_else(|_| value.to_string(), |value| Ipv4Addr::from_bits(value).to_string()),
-        Kind::Ipv6 => Ipv6Addr::from_bits(value).to_string(),
-        Kind::Mac => {
-            let byte = |at: u32| format!("{:02x}", value >> (40 - 8 * at) & 0xFF);
-            (0..6).map(byte).collect::<Vec<_>>().join(":")
-        }
-        Kind::Time => format_time(i128::try_from(value).unwrap_or(i128::MAX)),
+fn shown(name: &Name, values: &[RangeInclusive<u128>]) -> String {
+    let value = |value: u128| match name.kind() {
+        Some(kind @ (Kind::Ipv4 | Kind::Ipv6 | Kind::Mac)) => Shown(kind, value).to_string(),
         _ => value.to_string(),
     };
+    let (most, name) = (most(name), name.wireshark.unwrap_or_default());
     match values {
         // No value is less than 0: this matches nothing, as what was written.
         [] => format!("{name} < {}", value(0)),
         [range] if range.start() == range.end() => format!("{name} == {}", value(*range.start())),
         [range] if *range.start() == 0 => format!("{name} <= {}", value(*range.end())),
-        [range] if *range.end() == most(kind) => format!("{name} >= {}", value(*range.start())),
+        [range] if *range.end() == most => format!("{name} >= {}", value(*range.start())),
         _ => {
             let range = |range: &RangeInclusive<u128>| match range.start() == range.end() {
                 true => value(*range.start()),
@@ -693,5 +596,5 @@ fn nearest(word: &str) -> &'static str {
         }
         row.last().copied().unwrap_or(usize::MAX)
     };
-    FIELDS.iter().map(|(name, _)| *name).min_by_key(|name| distance(name)).unwrap_or("ip.addr")
+    names().min_by_key(|name| distance(name)).unwrap_or("ip.addr")
 }

@@ -35,8 +35,9 @@ pub struct PlainDevice {
     /// The words of the flows in their order, and the bytes of the records in theirs.
     words: [Vec<u64>; KEY_WORDS],
     starts: Vec<u32>,
-    flags: Vec<u8>,
-    classes: Vec<u8>,
+    rows: u32,
+    own: Vec<Vec<u16>>,
+    is_short: Vec<bool>,
 }
 
 impl PlainDevice {
@@ -53,13 +54,15 @@ impl PlainDevice {
 
     fn column(&self, column: SegmentColumn<'_>, codec: Codec) -> Result<ColumnIndex, IndexError> {
         let mut index = ColumnIndex::default();
-        let rows = u32::try_from(self.flags.len()).unwrap();
+        let rows = self.rows;
         match column {
-            SegmentColumn::Flags => {
-                CpuBuilder::new(1).build(Digits::Bytes(&self.flags), codec, &mut index)?;
+            SegmentColumn::Own(list) if self.is_short[list] => {
+                CpuBuilder::new(1).build(Digits::Shorts(&self.own[list]), codec, &mut index)?;
             }
-            SegmentColumn::Classes => {
-                CpuBuilder::new(1).build(Digits::Bytes(&self.classes), codec, &mut index)?;
+            SegmentColumn::Own(list) => {
+                let bytes = self.own[list].iter().map(|digit| digit.to_le_bytes()[0]);
+                let bytes: Vec<u8> = bytes.collect();
+                CpuBuilder::new(1).build(Digits::Bytes(&bytes), codec, &mut index)?;
             }
             SegmentColumn::Runs(digits, starts) => {
                 RunBuilder::new().build(digits, starts, rows, codec, &mut index)?;
@@ -101,8 +104,18 @@ impl SegmentDevice for PlainDevice {
         }
         let sorted = |words: &[u64]| order.flows.iter().map(|&flow| words[flow as usize]).collect();
         self.words = segment.words.map(sorted);
-        let own = |bytes: &[u8]| order.records.iter().map(|&r| bytes[r as usize]).collect();
-        (self.flags, self.classes) = (own(segment.flags), own(segment.classes));
+        let own = |digits: &Digits<'_>| {
+            let records = order.records.iter().map(|&record| record as usize);
+            match digits {
+                Digits::Bytes([]) | Digits::Shorts([]) => Vec::new(),
+                Digits::Bytes(list) => records.map(|record| list[record].into()).collect(),
+                Digits::Shorts(list) => records.map(|record| list[record]).collect(),
+            }
+        };
+        self.own = segment.own.iter().map(own).collect();
+        let is_short = |digits: &Digits<'_>| matches!(digits, Digits::Shorts(_));
+        self.is_short = segment.own.iter().map(is_short).collect();
+        self.rows = number(order.records.len());
         self.starts.clone_from(&order.starts);
         match self.fault() {
             Some(Fault::BadFlow) => order.flows[0] = number(order.flows.len()),

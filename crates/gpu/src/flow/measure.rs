@@ -8,7 +8,7 @@ use tapdex_bitmap::sample::Random;
 use tapdex_engine::archive::device::{
     KEY_WORDS, SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys,
 };
-use tapdex_engine::index::Width;
+use tapdex_engine::index::{Digits, Width};
 
 use super::SegmentIndexer;
 use crate::device::Device;
@@ -98,7 +98,7 @@ fn columns() -> Vec<(SegmentColumn<'static>, Codec)> {
     let keys = places.into_iter().flat_map(|(word, shifts)| {
         shifts.iter().map(move |&shift| SegmentColumn::Key { word, shift, width: Width::Byte })
     });
-    let all = keys.chain([SegmentColumn::Flags, SegmentColumn::Classes]);
+    let all = keys.chain([SegmentColumn::Own(0), SegmentColumn::Own(1)]);
     all.map(|column| (column, Codec::Roaring)).collect()
 }
 
@@ -168,8 +168,7 @@ impl Made {
         SegmentKeys {
             words: std::array::from_fn(|word| &self.words[word][..]),
             flow_of: &self.flow_of,
-            flags: &self.flags,
-            classes: &self.classes,
+            own: vec![Digits::Bytes(&self.flags), Digits::Bytes(&self.classes)],
         }
     }
 }

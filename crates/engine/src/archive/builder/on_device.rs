@@ -2,13 +2,13 @@
 
 use std::sync::Mutex;
 
-use super::{FlowSample, SAMPLE_ROWS, Sample, SegmentBuilder, Target, places, rows32};
+use super::{FlowSample, Plane, SAMPLE_ROWS, Sample, SegmentBuilder, Target, places, rows32};
 use crate::archive::device::{
     SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
 };
-use crate::archive::fields::Place;
 use crate::archive::ingest::lock;
 use crate::error::IndexError;
+use crate::fields::Place;
 
 /// Failures, one after the other, after which the device is not asked again.
 const FAILURES_MAX: u32 = 3;
@@ -101,24 +101,17 @@ impl SegmentBuilder {
     ) -> Result<u64, SegmentFailed> {
         let rows = rows32(self.records());
         let keys = self.flows.sort_keys();
-        let segment = SegmentKeys {
-            words: keys.words(),
-            flow_of: &self.flow_of,
-            flags: &self.flags,
-            classes: &self.classes,
-        };
+        let own = self.own.iter().map(Plane::digits).collect();
+        let segment = SegmentKeys { words: keys.words(), flow_of: &self.flow_of, own };
         // Until the columns are there: they are those of the segment that was sorted last.
         let mut device = lock(device);
         let order = device.sort(&segment)?;
         check(&order, self.flows.len(), rows)?;
-        let Self { runs, digits, row_flags: flags, row_classes: classes, .. } = self;
+        let Self { runs, digits, row_own, .. } = self;
         let first_rows = &order.records[..order.records.len().min(SAMPLE_ROWS)];
-        let in_order = |column: &[u8], target: &mut Vec<u8>| {
-            target.clear();
-            target.extend(first_rows.iter().map(|&record| column[record as usize]));
-        };
-        in_order(&self.flags, flags);
-        in_order(&self.classes, classes);
+        for (plane, target) in self.own.iter().zip(row_own.iter_mut()) {
+            plane.gather(first_rows, target);
+        }
         let narrow = Sample::new(&order.starts, rows);
         let wide = keys.wide_flows(&order.flows, &order.starts);
         let table = keys.table(&order.flows[narrow.flows.clone()]);
@@ -128,8 +121,7 @@ impl SegmentBuilder {
             table: &table,
             wide: Sample::new(&wide.starts, rows),
             wide_flows: &wide,
-            flags,
-            classes,
+            own: row_own,
         };
         let schema = sample.schema(target, runs, digits).map_err(IndexError::from)?;
         // What few flows have is not with the device.
@@ -147,8 +139,7 @@ impl SegmentBuilder {
             .zip(schema.columns())
             .map(|(((width, place), digits), spec)| {
                 let column = match place {
-                    Place::TcpFlags => SegmentColumn::Flags,
-                    Place::LengthClass => SegmentColumn::Classes,
+                    Place::Packet(digit) => SegmentColumn::Own(digit),
                     Place::Narrow(word, shift) => SegmentColumn::Key { word, shift, width },
                     Place::Wide(..) => SegmentColumn::Runs(digits, &wide.starts),
                 };

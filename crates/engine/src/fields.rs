@@ -1,0 +1,420 @@
+//! What the index knows of a packet: every field, declared once.
+//!
+//! A [`Field`] is a number that every packet has, 0 where it does not apply. [`FIELDS`] says of
+//! each what it is called in the index file, what kind of number it is, how it is cut into digits,
+//! where it is kept and how it is taken from a packet. Everything else asks here: the key of a flow
+//! is packed by this table, columns are written in its order, filters and `top` find fields by it,
+//! and `repair` compares packets with it.
+//!
+//! People ask by [`Name`]: `ip.addr` is two fields, and `tcp.port` is a part of two. [`NAMES`] has
+//! those of both filter languages and of `top`; the table in `docs/filters.md` is printed from it.
+//! That a field is 0 does not say whether a packet has it. That is what a [`Presence`] says, by
+//! other fields: it is looked up in columns or in a decoded packet, and is the same for both.
+//!
+//! # A new field
+//!
+//! 1. [`Headers`] gets a place for it, and the decoder fills that.
+//! 2. It gets an entry at the end of [`FIELDS`], and its names an entry in [`NAMES`].
+//!
+//! A segment that was written before does not know the field, and says so: see
+//! [`Columns`](crate::archive::Columns).
+//!
+//! # Example
+//!
+//! ```
+//! use tapdex_engine::fields::{self, Field, Packet};
+//! use tapdex_engine::packet::{Headers, LinkType, decode};
+//!
+//! let frame = [
+//!     2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, // Ethernet
+//!     0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, // IPv4
+//!     0, 53, 0x80, 0, 0, 8, 0, 0, // UDP
+//! ];
+//! let mut headers = Headers::default();
+//! decode(LinkType::ETHERNET, false, &frame, &mut headers);
+//! let link = LinkType::ETHERNET;
+//! let packet = Packet { headers: &headers, link, interface: 0, wire_len: 42 };
+//! assert_eq!(Field::PortSrc.value(&packet), 53);
+//!
+//! // Two fields by one name, and a packet that has them.
+//! let name = fields::wireshark("udp.port").ok_or("unknown")?;
+//! assert_eq!(name.parts.iter().map(|part| part.field.name()).collect::<Vec<_>>(),
+//!     ["port.src", "port.dst"]);
+//! assert!(name.parts.iter().all(|part| part.presence.holds(&packet)));
+//! let name = fields::wireshark("tcp.port").ok_or("unknown")?;
+//! assert!(!name.parts.iter().any(|part| part.presence.holds(&packet)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod key;
+mod length;
+mod names;
+mod presence;
+mod set;
+mod text;
+
+pub(crate) use key::{Narrow, Wide, is_odd};
+pub use length::{length_class, length_class_start};
+pub use names::{Ask, NAMES, Name, Part, for_top, wireshark};
+pub use presence::{Condition, Presence};
+pub(crate) use presence::{ICMP, ICMP6, TUNNEL};
+pub use set::FieldSet;
+pub use text::{LENGTH_802_3_MAX, Shown, table};
+
+use crate::capture::Record;
+use crate::index::Width;
+use crate::packet::{Headers, LinkType};
+
+/// What fields are taken from: the headers of a packet, and what its record says.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet<'a> {
+    /// Its headers.
+    pub headers: &'a Headers,
+    /// What it starts with.
+    pub link: LinkType,
+    /// The interface, by its number in the capture.
+    pub interface: u32,
+    /// Its length on the wire.
+    pub wire_len: u32,
+}
+
+impl<'a> Packet<'a> {
+    /// A record and its headers, which were decoded.
+    #[inline(always)]
+    pub fn new(record: &Record<'_>, headers: &'a Headers) -> Self {
+        let Record { link, interface, wire_len, .. } = *record;
+        Self { headers, link, interface, wire_len }
+    }
+}
+
+/// What kind of number a field is: how it is written and read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// An IPv4 address.
+    Ipv4,
+    /// An IPv6 address.
+    Ipv6,
+    /// A MAC address.
+    Mac,
+    /// A number of so many bits.
+    Number(u32),
+    /// The flags of TCP.
+    Flags,
+    /// The number of an IP protocol.
+    Protocol,
+    /// An EtherType, or the length of an 802.3 frame.
+    EtherType,
+    /// What stands before the network header: [`Encap`](crate::packet::Encap).
+    Encap,
+    /// Whether it is a fragment: [`Fragment`](crate::packet::Fragment).
+    Fragment,
+    /// What carries the inner packet: [`Tunnel`](crate::packet::Tunnel).
+    Tunnel,
+    /// An interface, by its number in the capture.
+    Interface,
+    /// The class of a length: [`length_class`].
+    LengthClass,
+}
+
+impl Kind {
+    /// The greatest value that people may ask for.
+    pub fn most(self) -> u128 {
+        let bits = match self {
+            Self::Ipv4 | Self::Interface => 32,
+            Self::Ipv6 => return u128::MAX,
+            Self::Mac => 48,
+            Self::Number(bits) => bits,
+            // Wireshark has four more, which the index has not.
+            Self::Flags => 12,
+            Self::EtherType => 16,
+            Self::Protocol | Self::Encap | Self::Fragment | Self::Tunnel | Self::LengthClass => 8,
+        };
+        (1 << bits) - 1
+    }
+}
+
+/// Where a field is kept until it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// In a word of the key of a flow, so many bits from its low end.
+    Narrow(usize, u32),
+    /// In the key of the wide part of a flow, which few packets have: 128 bits take the word and
+    /// the one behind it.
+    Wide(usize, u32),
+    /// With each packet.
+    Packet,
+}
+
+/// Where a digit of a field is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a word of the key of a flow, so many bits from its low end.
+    Narrow(usize, u32),
+    /// In a word of its wide part.
+    Wide(usize, u32),
+    /// The digit of this number among those that packets have for themselves.
+    Packet(usize),
+}
+
+/// A field: all that is said of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Spec {
+    /// Which one it is.
+    pub field: Field,
+    /// Its name in the index file.
+    pub name: &'static str,
+    /// What it is, in a sentence.
+    pub about: &'static str,
+    /// What kind of number it is.
+    pub kind: Kind,
+    /// Bits of a digit.
+    pub width: Width,
+    /// How many digits it has, the most significant first.
+    pub digits: u32,
+    pub(crate) home: Home,
+    /// Taken from the headers, whether or not its home is there.
+    take: fn(&Packet<'_>) -> u128,
+}
+
+impl Spec {
+    /// Bits of a value.
+    pub(crate) const fn bits(&self) -> u32 {
+        self.digits
+            * match self.width {
+                Width::Byte => 8,
+                Width::Short => 16,
+            }
+    }
+
+    /// Whether all packets of a flow have the same value.
+    pub fn is_of_flow(&self) -> bool {
+        self.home != Home::Packet
+    }
+
+    /// Where its digits are, the most significant first.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        let (home, width, own) = (self.home, self.width.bits(), own_digits_before(self.field));
+        let bits = self.bits();
+        (0..self.digits).map(move |digit| {
+            // Bits behind the digit, and words behind its word.
+            let after = bits - width * (digit + 1);
+            let (words, bits_after) = ((bits.div_ceil(64) - 1 - after / 64) as usize, after % 64);
+            match home {
+                Home::Narrow(word, shift) => Place::Narrow(word + words, shift + bits_after),
+                Home::Wide(word, shift) => Place::Wide(word + words, shift + bits_after),
+                Home::Packet => Place::Packet(own + digit as usize),
+            }
+        })
+    }
+}
+
+/// The digits of packets' own that the fields before this one have.
+fn own_digits_before(field: Field) -> usize {
+    let before = FIELDS.iter().take(field as usize).filter(|spec| !spec.is_of_flow());
+    before.map(|spec| spec.digits as usize).sum()
+}
+
+/// Declares fields: the enum, the table, and what packs keys by it.
+macro_rules! fields {
+    ($(
+        $(#[doc = $about:literal])+
+        $id:ident: $name:literal, $kind:expr, $digits:literal $width:ident, $home:expr,
+        |$packet:ident| $value:expr;
+    )+) => {
+        /// A field of a segment.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Field {
+            $($(#[doc = $about])+ $id),+
+        }
+
+        /// All fields, in the order in which they are written. One that is 0 in all rows of a
+        /// segment is left out there.
+        pub static FIELDS: [Spec; [$(Field::$id),+].len()] = [$(Spec {
+            field: Field::$id,
+            name: $name,
+            about: concat!($($about),+).trim_ascii_start(),
+            kind: $kind,
+            width: Width::$width,
+            digits: $digits,
+            home: $home,
+            take: |$packet| $value,
+        }),+];
+
+        /// Digits that packets have for themselves.
+        pub(crate) const OWN_DIGITS: usize =
+            0 $(+ if let Home::Packet = $home { $digits } else { 0 })+;
+
+        /// The key of a packet's flow, but for the number of its wide part.
+        #[inline(always)]
+        pub(crate) fn narrow(packet: &Packet<'_>) -> Narrow {
+            let mut key = Narrow::default();
+            $(if let Home::Narrow(word, shift) = $home {
+                let $packet = packet;
+                let value: u128 = $value;
+                key[word] |= key::low(value) << shift;
+            })+
+            key
+        }
+
+        /// The key of the wide part of a packet's flow, if its headers are wide.
+        #[inline(always)]
+        pub(crate) fn wide(packet: &Packet<'_>) -> Wide {
+            let mut key = Wide::default();
+            $(if let Home::Wide(word, shift) = $home {
+                let $packet = packet;
+                let value: u128 = $value;
+                let is_long = Width::$width.bits() * $digits > 64;
+                if is_long {
+                    key[word] |= key::high(value);
+                }
+                key[word + usize::from(is_long)] |= key::low(value) << shift;
+            })+
+            key
+        }
+
+        /// The digits that a packet has for itself.
+        #[inline(always)]
+        pub(crate) fn own(packet: &Packet<'_>) -> [u16; OWN_DIGITS] {
+            let mut own = [0; OWN_DIGITS];
+            let mut next = 0;
+            $(if let Home::Packet = $home {
+                let $packet = packet;
+                let value: u128 = $value;
+                let mut digit = $digits;
+                while digit > 0 {
+                    digit -= 1;
+                    own[next] = key::digit(value, Width::$width.bits() * digit, Width::$width);
+                    next += 1;
+                }
+            })+
+            own
+        }
+    };
+}
+
+fields! {
+    /// The interface, by its number in the capture; those from 65,535 on have that number.
+    Interface: "iface", Kind::Interface, 1 Short, Home::Narrow(0, 48),
+        |p| u16::try_from(p.interface).unwrap_or(u16::MAX).into();
+    /// What stands before the network header.
+    Encap: "encap", Kind::Encap, 1 Byte, Home::Narrow(0, 40),
+        |p| p.headers.encap as u128;
+    /// Whether filters have to see the frame.
+    Odd: "odd", Kind::Number(1), 1 Byte, Home::Narrow(0, 32),
+        |p| p.headers.odd.into();
+    /// The EtherType behind tags, or an 802.3 length.
+    EthType: "eth.type", Kind::EtherType, 1 Short, Home::Narrow(0, 16),
+        |p| p.headers.eth_type.into();
+    /// Whether it is a fragment.
+    Fragment: "fragment", Kind::Fragment, 1 Byte, Home::Narrow(0, 8),
+        |p| p.headers.fragment as u128;
+    /// The protocol in the IPv4 header, or the next header in that of IPv6.
+    IpProto: "ip.proto", Kind::Protocol, 1 Byte, Home::Narrow(0, 0),
+        |p| p.headers.proto.into();
+    /// The source of IPv4, or the sender of ARP and RARP.
+    IpSrc: "ip.src", Kind::Ipv4, 4 Byte, Home::Narrow(1, 32),
+        |p| p.headers.ip_src.into();
+    /// The destination of IPv4, or the target of ARP and RARP.
+    IpDst: "ip.dst", Kind::Ipv4, 4 Byte, Home::Narrow(1, 0),
+        |p| p.headers.ip_dst.into();
+    /// The source port.
+    PortSrc: "port.src", Kind::Number(16), 1 Short, Home::Narrow(2, 16),
+        |p| p.headers.port_src.into();
+    /// The destination port.
+    PortDst: "port.dst", Kind::Number(16), 1 Short, Home::Narrow(2, 0),
+        |p| p.headers.port_dst.into();
+    /// The source MAC address.
+    EthSrc: "eth.src", Kind::Mac, 6 Byte, Home::Narrow(3, 16),
+        |p| p.headers.eth_src.into();
+    /// The destination MAC address.
+    EthDst: "eth.dst", Kind::Mac, 6 Byte, Home::Narrow(4, 16),
+        |p| p.headers.eth_dst.into();
+    /// The id of the first VLAN tag.
+    Vlan: "vlan", Kind::Number(12), 1 Short, Home::Narrow(3, 0),
+        |p| p.headers.vlan.into();
+    /// The id of the second VLAN tag.
+    VlanInner: "vlan.inner", Kind::Number(12), 1 Short, Home::Narrow(4, 0),
+        |p| p.headers.vlan_inner.into();
+    /// The protocol behind all extension headers.
+    L4: "l4", Kind::Protocol, 1 Byte, Home::Narrow(5, 56),
+        |p| p.headers.l4.into();
+    /// The type of ICMP or ICMPv6.
+    IcmpType: "icmp.type", Kind::Number(8), 1 Byte, Home::Narrow(5, 48),
+        |p| p.headers.icmp_type.into();
+    /// The code of ICMP or ICMPv6.
+    IcmpCode: "icmp.code", Kind::Number(8), 1 Byte, Home::Narrow(5, 40),
+        |p| p.headers.icmp_code.into();
+    /// The label of the outermost MPLS entry.
+    Mpls: "mpls", Kind::Number(20), 3 Byte, Home::Narrow(5, 0),
+        |p| p.headers.mpls.into();
+    /// The source of IPv6.
+    Ip6Src: "ip6.src", Kind::Ipv6, 16 Byte, Home::Wide(0, 0),
+        |p| p.headers.ip6_src;
+    /// The destination of IPv6.
+    Ip6Dst: "ip6.dst", Kind::Ipv6, 16 Byte, Home::Wide(2, 0),
+        |p| p.headers.ip6_dst;
+    /// What carries the inner packet.
+    Tunnel: "tunnel", Kind::Tunnel, 1 Byte, Home::Wide(4, 56),
+        |p| p.headers.tunnel as u128;
+    /// The tunnel's id: key, VNI or TEID.
+    TunnelId: "tunnel.id", Kind::Number(32), 4 Byte, Home::Wide(4, 0),
+        |p| p.headers.tunnel_id.into();
+    /// The EtherType of the inner packet; 0 if it is not IP.
+    InnerType: "inner.type", Kind::EtherType, 1 Short, Home::Wide(9, 48),
+        |p| p.headers.inner.eth_type.into();
+    /// The source of the inner packet.
+    InnerSrc: "inner.src", Kind::Ipv6, 16 Byte, Home::Wide(5, 0),
+        |p| p.headers.inner.src;
+    /// The destination of the inner packet.
+    InnerDst: "inner.dst", Kind::Ipv6, 16 Byte, Home::Wide(7, 0),
+        |p| p.headers.inner.dst;
+    /// The transport protocol of the inner packet.
+    InnerL4: "inner.l4", Kind::Protocol, 1 Byte, Home::Wide(9, 40),
+        |p| p.headers.inner.l4.into();
+    /// The source port of the inner packet.
+    InnerPortSrc: "inner.port.src", Kind::Number(16), 1 Short, Home::Wide(9, 16),
+        |p| p.headers.inner.port_src.into();
+    /// The destination port of the inner packet.
+    InnerPortDst: "inner.port.dst", Kind::Number(16), 1 Short, Home::Wide(9, 0),
+        |p| p.headers.inner.port_dst.into();
+    /// The flags of TCP, from FIN to CWR.
+    TcpFlags: "tcp.flags", Kind::Flags, 1 Byte, Home::Packet,
+        |p| p.headers.tcp_flags.into();
+    /// The class of the length on the wire.
+    Length: "length", Kind::LengthClass, 1 Byte, Home::Packet,
+        |p| length_class(p.wire_len).into();
+}
+
+/// How many fields a segment knows that does not say which: those of the first version.
+pub(crate) const FIRST_FIELDS: usize = 30;
+
+impl Field {
+    /// All that is said of it.
+    pub fn spec(self) -> &'static Spec {
+        &FIELDS[self as usize]
+    }
+
+    /// Its name in the index file.
+    pub fn name(self) -> &'static str {
+        self.spec().name
+    }
+
+    /// The field of a name in an index file, if it is one of ours.
+    pub fn of_name(name: &str) -> Option<Self> {
+        FIELDS.iter().find(|spec| spec.name == name).map(|spec| spec.field)
+    }
+
+    /// Its value in a packet; 0 where it does not apply.
+    pub fn value(self, packet: &Packet<'_>) -> u128 {
+        let spec = self.spec();
+        match spec.home {
+            // They hold what an earlier frame left.
+            Home::Wide(..) if !packet.headers.wide => 0,
+            _ => (spec.take)(packet),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
