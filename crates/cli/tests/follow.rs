@@ -476,3 +476,46 @@ fn nohup_goes_on_when_the_terminal_is_gone() {
     assert_eq!(follower.rest().iter().filter(|&&byte| byte == b'\n').count(), 3);
     follower.ends(0);
 }
+
+#[test]
+fn what_was_lost_while_it_followed_is_told() {
+    use tapdex_engine::capture::Interface;
+    use tapdex_engine::capture::blocks::{self, Statistics};
+    let place = Place::new();
+    let archive = Archive::create(&place.path("archive"), None, None).unwrap();
+    let start = 1_790_000_000_000_000_000;
+    // Recordings that come to be one after the other; the second one tells of a loss.
+    let put = |lost: u64| {
+        let recording = archive.new_recording(start, 0).unwrap();
+        let mut bytes = Vec::new();
+        blocks::section(&mut bytes, "");
+        blocks::interface(&mut bytes, &Interface::new(1, 1_000_000_000), "");
+        blocks::packet(&mut bytes, 0, start + lost, 60, &[0; 60]);
+        let counts = Statistics {
+            start_ns: start,
+            end_ns: start + lost,
+            received: lost,
+            lost_by_kernel: lost,
+            ..Statistics::default()
+        };
+        blocks::statistics(&mut bytes, 0, &counts);
+        std::fs::write(recording.unfinished_path(), bytes).unwrap();
+        std::fs::rename(recording.unfinished_path(), recording.sealed_path()).unwrap();
+    };
+    put(0);
+    for (args, code) in [("", 3), ("--allow-incomplete", 0), ("--to 2000-01-01T00:00:00Z", 0)] {
+        let mut follower = place.start(&format!("search -r archive --follow -c 2 {args}"));
+        if code == 3 {
+            follower.line();
+            put(46_000);
+            follower.line();
+        }
+        let said = follower.ends(code);
+        let is_told = said.contains("46000 packets lost while recording");
+        assert_eq!(is_told, !args.starts_with("--to"), "{args}: {said}");
+    }
+    let follower = place.start("extract -r archive --follow -c 3 -w out.pcapng");
+    follower.says("no recorder runs");
+    put(503);
+    assert!(follower.ends(3).contains("46503 packets lost while recording"));
+}

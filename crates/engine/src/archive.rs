@@ -6,7 +6,7 @@
 //! packets/NAME-HASH.pcap           our copy of a capture that was compressed or came as a stream
 //! packets/rec-NUMBER-TIME.pcapng   what a recorder has captured
 //! drafts/                          indexes of the recording that is being written
-//! missing.toml                     what retention has removed
+//! missing.toml                     what retention has removed, and what no recording tells of
 //! ```
 //!
 //! A segment stands alone: all that is known of it is in its index file and in the packet file that
@@ -42,7 +42,7 @@ use crate::storage::temporary_path;
 pub use builder::DeviceReport;
 pub(crate) use columns::OfLinks;
 pub use columns::{Column, Columns};
-pub use completeness::{Cause, Gap, Survey};
+pub use completeness::{Cause, Gap, Held, Survey};
 pub use draft::Drafter;
 pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress};
 pub use note::{Covered, Loss, Note, Source};

@@ -5,6 +5,8 @@
 
 #[path = "recordings/drafts.rs"]
 mod drafts;
+#[path = "recordings/gaps.rs"]
+mod gaps;
 #[path = "recordings/parts.rs"]
 mod parts;
 

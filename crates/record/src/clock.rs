@@ -5,7 +5,8 @@
 //! The system's clock can be set, by hand or over the network, and be wrong for a moment. Age is
 //! judged by it only while it agrees with a clock that cannot be set, which counts from the start
 //! of the machine. At the start of a recorder there is nothing to compare it with but the times of
-//! the packets that are there: if all of them would be too old, that has to stay so for a while.
+//! the packets that are there: if the newest is much older, that has to stay so for a while before
+//! any is too old.
 
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -88,7 +89,7 @@ impl Clock for SystemClock {
 const TOLERANCE: Duration = Duration::from_secs(60);
 /// After this time a clock that was set and has not been set since is believed.
 const BELIEVED_AFTER: Duration = Duration::from_secs(24 * 3_600);
-/// How long a clock by which everything is too old at the start has to stay as it is.
+/// How long a clock that is far ahead of everything at the start has to stay as it is.
 const START_WAIT: Duration = Duration::from_secs(600);
 
 fn nanos(time: Duration) -> i128 {
@@ -125,12 +126,12 @@ struct Doubted {
 }
 
 impl AgeClock {
-    /// Starts to compare. By the clock, `all_too_old` says whether nothing may stay.
-    pub(crate) fn new(clock: &dyn Clock, all_too_old: bool) -> Self {
+    /// Starts to compare. By the clock, `is_doubtful` says whether it may be wrong from the start.
+    pub(crate) fn new(clock: &dyn Clock, is_doubtful: bool) -> Self {
         let (steady, now) = (i128::from(clock.steady_ns()), i128::from(clock.now_ns()));
         let ahead = now - steady;
         let wait = nanos(START_WAIT);
-        let doubted = all_too_old.then_some(Doubted { ahead, since: steady, wait, is_said: false });
+        let doubted = is_doubtful.then_some(Doubted { ahead, since: steady, wait, is_said: false });
         Self { ahead, doubted }
     }
 
@@ -173,8 +174,8 @@ impl AgeClock {
         doubted.ahead = ahead;
         let is_said = std::mem::replace(&mut doubted.is_said, true);
         Judged::Paused((!is_said).then(|| {
-            "all recordings are too old by the system clock: none is removed by age until it has \
-             stayed so for ten minutes"
+            "the system clock is far ahead of the newest recording: none is removed by age until \
+             it has stayed so for ten minutes"
                 .to_owned()
         }))
     }

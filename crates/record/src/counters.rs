@@ -45,6 +45,8 @@ pub(crate) struct SourceCounters {
     pub(crate) lost_told: AtomicU64,
     /// When the others may have come, from the first to the last of them.
     lost_span: Mutex<Option<(u64, u64)>>,
+    /// Times in which it was gone; the last one may not have ended.
+    outages: Mutex<Vec<(u64, Option<u64>)>>,
 }
 
 impl SourceCounters {
@@ -66,7 +68,8 @@ impl SourceCounters {
         self.widen_lost_span(from_ns, to_ns);
     }
 
-    fn widen_lost_span(&self, from_ns: u64, to_ns: u64) {
+    /// Packets were lost between two times, which no recording tells of yet.
+    pub(crate) fn widen_lost_span(&self, from_ns: u64, to_ns: u64) {
         let mut span = self.lost_span.lock().unwrap_or_else(PoisonError::into_inner);
         let (from, to) = span.unwrap_or((u64::MAX, 0));
         *span = Some((from.min(from_ns), to.max(to_ns)));
@@ -75,6 +78,24 @@ impl SourceCounters {
     /// When packets may have come that were lost since this was last asked.
     pub(crate) fn take_lost_span(&self) -> Option<(u64, u64)> {
         self.lost_span.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// It is gone, or back.
+    pub(crate) fn is_back(&self, is_back: bool, now_ns: u64) {
+        let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_back {
+            outages.push((now_ns, None));
+        } else if let Some((_, until @ None)) = outages.last_mut() {
+            *until = Some(now_ns);
+        }
+    }
+
+    /// When it was gone and came back, since this was last asked.
+    pub(crate) fn take_outages(&self) -> Vec<(u64, u64)> {
+        let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = outages.iter().filter_map(|&(from, until)| Some((from, until?))).collect();
+        outages.retain(|(_, until)| until.is_none());
+        over
     }
 
     /// Packets that were lost, for whatever reason.

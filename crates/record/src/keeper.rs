@@ -7,11 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
-use tapdex_engine::archive::{Archive, ArchiveError, Loss, Recording, Segment};
+use tapdex_engine::archive::{Archive, ArchiveError, Covered, Held, Loss, Recording, Segment};
 use tapdex_engine::beneath::open_own;
 use tapdex_engine::capture::CaptureReader;
+use tapdex_engine::capture::blocks::Statistics;
+use tapdex_engine::chain;
 
 use crate::clock::{AgeClock, Clock, Judged};
 use crate::disk::{Disk, Space};
@@ -22,6 +24,9 @@ use crate::units::Retention;
 const GRANT_MAX: u64 = 64 << 20;
 /// What is left free of a disk in any case, for indexes and folders.
 const RESERVE: u64 = 4 << 20;
+
+/// A clock that is so far ahead of the newest packet at the start may be wrong.
+const FAR: Duration = Duration::from_secs(24 * 3_600);
 
 /// Why a recording had to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +68,8 @@ pub(crate) struct Removed {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kept {
     pub(crate) packets: u64,
+    /// That is their number: somebody has counted them.
+    pub(crate) is_counted: bool,
     pub(crate) packet_bytes: u64,
     pub(crate) index_bytes: u64,
     /// Index files.
@@ -71,8 +78,29 @@ pub(crate) struct Kept {
     pub(crate) is_indexed: bool,
     pub(crate) time_min: u64,
     pub(crate) time_max: u64,
+    /// The time that it speaks for, if it says so, and what was lost in that.
+    pub(crate) covered: Option<Covered>,
+    pub(crate) losses: Vec<Loss>,
     /// What the bytes of the index are for: numbers of the keeper's uses, and bytes.
     pub(crate) uses: Vec<(usize, u64)>,
+}
+
+impl Kept {
+    /// Takes over what is said in it became of packets.
+    pub(crate) fn tell(&mut self, told: &[Statistics]) {
+        self.losses = Loss::of(told, self.time_min);
+        self.covered = Covered::by(told);
+    }
+
+    fn held(&self) -> Held {
+        let Self { time_min, time_max, .. } = *self;
+        Held {
+            times: Covered { from_ns: time_min.min(time_max), to_ns: time_max },
+            packets: Some(self.packets).filter(|_| self.is_counted),
+            covered: self.covered,
+            losses: self.losses.clone(),
+        }
+    }
 }
 
 /// What the recordings take.
@@ -92,8 +120,12 @@ pub(crate) struct Keeper<'a> {
     disk: &'a dyn Disk,
     clock: &'a dyn Clock,
     age_clock: AgeClock,
-    /// What somebody should know of that clock.
-    clock_says: Vec<String>,
+    /// What somebody should know.
+    says: Vec<String>,
+    /// What was removed and could not be written down yet.
+    unwritten: Vec<(String, Held)>,
+    /// Somebody was told of that.
+    is_unwritten_said: bool,
     is_age_paused: bool,
     table: BTreeMap<String, Kept>,
     /// What bytes of the indexes of all in the table are for.
@@ -117,7 +149,9 @@ impl<'a> Keeper<'a> {
             disk,
             clock,
             age_clock: AgeClock::new(clock, false),
-            clock_says: Vec::new(),
+            says: Vec::new(),
+            unwritten: Vec::new(),
+            is_unwritten_said: false,
             is_age_paused: false,
             table: BTreeMap::new(),
             uses: Vec::new(),
@@ -128,9 +162,13 @@ impl<'a> Keeper<'a> {
             let kept = keeper.look_at(&recording);
             keeper.add(recording.name(), kept);
         }
-        let old = keeper.too_old(clock.now_ns());
-        let all_too_old = !old.is_empty() && old.len() == keeper.table.len();
-        keeper.age_clock = AgeClock::new(clock, all_too_old);
+        // It may be so, after a long time without a recorder, or the clock is wrong.
+        let newest = keeper.table.values().map(|kept| kept.time_max).max();
+        let far = retention.age.map_or(FAR, |age| age.min(FAR));
+        let far_ns = u64::try_from(far.as_nanos()).unwrap_or(u64::MAX);
+        let is_far = newest.is_some_and(|newest| newest.saturating_add(far_ns) < clock.now_ns());
+        let is_doubtful = is_far && !keeper.too_old(clock.now_ns()).is_empty();
+        keeper.age_clock = AgeClock::new(clock, is_doubtful);
         Ok(keeper)
     }
 
@@ -149,6 +187,8 @@ impl<'a> Keeper<'a> {
             kept.packets += note.records;
             kept.time_min = kept.time_min.min(note.time_min);
             kept.time_max = kept.time_max.max(note.time_max);
+            kept.covered = kept.covered.into_iter().chain(note.covered).reduce(Covered::and);
+            kept.losses.extend_from_slice(&note.losses);
             for share in segment.index().shares() {
                 let codec = share.codec.map_or("none".to_owned(), |codec| codec.to_string());
                 let number = self.use_number(share.name, codec);
@@ -156,8 +196,13 @@ impl<'a> Keeper<'a> {
             }
         }
         kept.is_indexed = recording.is_indexed();
+        kept.is_counted = kept.is_indexed;
         if !kept.is_indexed {
-            kept.time_min = kept.time_min.min(first_time(&path).unwrap_or(u64::MAX));
+            let (first, told) = head(&path).unwrap_or((u64::MAX, Vec::new()));
+            kept.time_min = kept.time_min.min(first);
+            if kept.parts == 0 {
+                kept.tell(&told);
+            }
             let since = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
             let modified = since.and_then(|since| u64::try_from(since.as_nanos()).ok());
             kept.time_max = kept.time_max.max(modified.unwrap_or(0));
@@ -212,13 +257,12 @@ impl<'a> Keeper<'a> {
 
     /// A recording was indexed. What is known of it is looked up again.
     pub(crate) fn indexed(&mut self, recording: &Recording) {
-        let Some(before) = self.table.get(recording.name()).map(|kept| kept.packets) else {
-            return;
-        };
+        let Some(before) = self.table.get(recording.name()).cloned() else { return };
         let mut kept = self.look_at(recording);
-        if !kept.is_indexed {
-            // Its packets were counted when they were written.
-            kept.packets = kept.packets.max(before);
+        if !kept.is_indexed && before.is_counted {
+            // Who has written it knows more than what is there of its index.
+            let Kept { packet_bytes, index_bytes, parts, uses, .. } = kept;
+            kept = Kept { packet_bytes, index_bytes, parts, uses, ..before };
         }
         self.add(recording.name(), kept);
     }
@@ -285,11 +329,11 @@ impl<'a> Keeper<'a> {
         let now_ns = match judged {
             Judged::Now(now_ns) => now_ns,
             Judged::Resumed(now_ns) => {
-                self.clock_says.push("recordings are removed by age again".to_owned());
+                self.says.push("recordings are removed by age again".to_owned());
                 now_ns
             }
             Judged::Paused(text) => {
-                self.clock_says.extend(text);
+                self.says.extend(text);
                 return false;
             }
         };
@@ -302,9 +346,26 @@ impl<'a> Keeper<'a> {
         self.is_age_paused
     }
 
-    /// What somebody should know of the clock, once.
-    pub(crate) fn clock_says(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.clock_says)
+    /// What somebody should know, once.
+    pub(crate) fn says(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.says)
+    }
+
+    /// Writes down what was removed, and what could not be written down before that.
+    pub(crate) fn remember(&mut self) {
+        while let Some((name, held)) = self.unwritten.first() {
+            if let Err(error) = self.archive.remember_removed(name, held) {
+                if !std::mem::replace(&mut self.is_unwritten_said, true) {
+                    self.says.push(format!(
+                        "what was removed cannot be written down, and is tried again: {}",
+                        chain(&error)
+                    ));
+                }
+                return;
+            }
+            self.unwritten.remove(0);
+            self.is_unwritten_said = false;
+        }
     }
 
     /// Removes recordings until there is room for so many bytes more than the open recording has.
@@ -401,9 +462,11 @@ impl<'a> Keeper<'a> {
     fn remove(&mut self, name: &str, reason: Reason) -> Option<u64> {
         let kept = self.table.get(name).cloned().unwrap_or_default();
         let recording = self.archive.recording(name);
-        // Before it goes: answers from then on are incomplete, whatever happens to us.
-        let packets = Loss::new(kept.time_min, kept.time_max, kept.packets);
-        let remembered = self.archive.remember_removed(name, packets);
+        // Before it goes: answers from then on are incomplete, whatever happens to us. It counts
+        // when the packets are gone.
+        self.unwritten.retain(|(other, _)| other != name);
+        self.unwritten.push((name.to_owned(), kept.held()));
+        self.remember();
         let indexes = || {
             // While it is being indexed, a part may be there before those that precede it.
             let listed = if kept.is_indexed { None } else { self.archive.index_files().ok() };
@@ -422,10 +485,8 @@ impl<'a> Keeper<'a> {
         for path in indexes() {
             self.archive.root().remove_if_there(&path).ok()?;
         }
-        if remembered.is_err() {
-            // On a full disk there is room now.
-            drop(self.archive.remember_removed(name, packets));
-        }
+        // On a full disk there is room now.
+        self.remember();
         if !kept.is_indexed {
             // Those that stay do no harm, and go at the next start.
             drop(self.archive.remove_drafts());
@@ -439,10 +500,12 @@ impl<'a> Keeper<'a> {
     }
 }
 
-/// The time of the first packet of a file.
-fn first_time(path: &Path) -> Option<u64> {
+/// The time of the first packet of a file, and what is said in front of that.
+fn head(path: &Path) -> Option<(u64, Vec<Statistics>)> {
     let mut reader = CaptureReader::open(open_own(path).ok()?).ok()?;
-    Some(reader.next().ok()??.time_ns)
+    reader.gather_statistics();
+    let first = reader.next().ok()??.time_ns;
+    Some((first, reader.take_statistics()))
 }
 
 /// A number of bytes, cut to a whole one.
@@ -457,4 +520,5 @@ fn whole(bytes: f64) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::panic, reason = "a test fails by panicking")]
 mod tests;

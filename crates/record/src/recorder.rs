@@ -9,7 +9,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use tapdex_engine::archive::device::SegmentDevice;
-use tapdex_engine::archive::{Archive, ArchiveError, Loss, Recording, Recovered};
+use tapdex_engine::archive::{Archive, ArchiveError, Covered, Loss, Recording, Recovered};
 use tapdex_engine::chain;
 
 use crate::clock::{Clock, Moment, SystemClock, Waiter};
@@ -190,7 +190,27 @@ impl<'a> Shared<'a> {
     /// Removes what is too old.
     fn expire(&self) {
         while self.keeper().expire_one() {}
-        let said = self.keeper().clock_says();
+        self.remember();
+    }
+
+    /// Writes down when sources were gone.
+    fn remember_outages(&self, sources: &[Arc<SourceCounters>]) {
+        for source in sources {
+            for (from_ns, to_ns) in source.take_outages() {
+                let outage = Covered { from_ns: from_ns.min(to_ns), to_ns };
+                if let Err(error) = self.archive.remember_outage(&source.name, outage) {
+                    self.complain("when a source was gone cannot be written down: ", &error);
+                }
+            }
+        }
+    }
+
+    /// Writes down what was removed, and has said what there is to say of it.
+    fn remember(&self) {
+        let mut keeper = self.keeper();
+        keeper.remember();
+        let said = keeper.says();
+        drop(keeper);
         said.into_iter().for_each(|text| self.trouble(text));
     }
 
@@ -493,11 +513,15 @@ impl<'a> Recorder<'a> {
             while !over.load(Ordering::Relaxed) {
                 if told.is_none_or(|told| told.elapsed(shared.clock) >= STATUS_EVERY) {
                     told = Some(shared.moment());
+                    shared.remember_outages(&counters);
                     teller.tell(tell);
                 }
                 std::thread::sleep(shared.clock.nap(Waiter::Teller, TICK));
             }
         });
+        shared.remember();
+        counters.iter().for_each(|source| source.is_back(true, shared.clock.now_ns()));
+        shared.remember_outages(&counters);
         for counters in &counters {
             // Lost when there was no recording left to say so.
             let untold = counters.lost().saturating_sub(counters.lost_told.load(Ordering::Relaxed));

@@ -93,15 +93,8 @@ fn seal(shared: &Shared<'_>, closed: &mut Closed) -> io::Result<()> {
         root.rename(&hidden, &path)?;
     }
     root.sync_folder(path.parent().ok_or(io::ErrorKind::NotFound)?)?;
-    let kept = Kept {
-        packets: closed.packets,
-        packet_bytes: closed.bytes,
-        time_min: closed.time_min,
-        time_max: closed.time_max,
-        ..Kept::default()
-    };
     let mut keeper = shared.keeper();
-    keeper.add(recording.name(), kept);
+    keeper.add(recording.name(), kept(closed, closed.packets));
     keeper.closed(closed.bytes);
     drop(keeper);
     finish(shared, recording, if closed.sync_failed { 0 } else { closed.packets });
@@ -118,12 +111,26 @@ fn mend(shared: &Shared<'_>, closed: &Closed) -> io::Result<()> {
     let mut keeper = shared.keeper();
     keeper.closed(closed.bytes);
     if there > 0 {
-        keeper.add(recording.name(), Kept { packets: there, ..Kept::default() });
+        keeper.add(recording.name(), kept(closed, there));
         keeper.indexed(recording);
         drop(keeper);
         finish(shared, recording, there);
     }
     Ok(())
+}
+
+/// What is known of a recording that has so many packets.
+fn kept(closed: &Closed, packets: u64) -> Kept {
+    let mut kept = Kept {
+        packets,
+        is_counted: true,
+        packet_bytes: closed.bytes,
+        time_min: closed.time_min,
+        time_max: closed.time_max,
+        ..Kept::default()
+    };
+    kept.tell(&closed.told);
+    kept
 }
 
 /// Counts packets as lost that were taken for stored.

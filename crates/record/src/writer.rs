@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tapdex_engine::archive::{ArchiveError, Recording};
+use tapdex_engine::archive::{ArchiveError, Covered, Recording};
 use tapdex_engine::capture::blocks::{self, Statistics};
 
 use crate::clock::{Moment, Waiter};
@@ -27,6 +27,8 @@ const ALIGN: usize = 4_096;
 const TICK: Duration = Duration::from_millis(50);
 /// How often losses are written down, while there are any.
 const LOSSES_EVERY: Duration = Duration::from_secs(1);
+/// A time without packets at the end that is written down.
+const QUIET_NS: u64 = 1_000_000_000;
 /// How often something else than a full disk is tried before it is told loudly.
 const ERROR_TRIES: u32 = 3;
 /// How long a full disk is left alone before it is tried again.
@@ -45,6 +47,8 @@ pub(crate) struct Closed {
     pub(crate) bytes: u64,
     pub(crate) time_min: u64,
     pub(crate) time_max: u64,
+    /// What it says became of packets.
+    pub(crate) told: Vec<Statistics>,
     /// The sources of its packets, in their order, and how many each gave.
     pub(crate) from: Vec<(Arc<SourceCounters>, u64)>,
     /// Not all of it could be written, or there is no packet in it.
@@ -98,6 +102,10 @@ struct Open {
     from: Vec<(Arc<SourceCounters>, u64)>,
     /// Losses that it tells of, and where that ends.
     lost: Vec<(u64, Lost)>,
+    /// All that it tells, and where that ends.
+    told: Vec<(u64, Statistics)>,
+    /// The end of the time that those before it speak for.
+    told_before_ns: u64,
 }
 
 impl Open {
@@ -175,6 +183,22 @@ struct Told {
     until_ns: u64,
     /// Losses that are in it.
     lost: Vec<Lost>,
+    /// All that is in it.
+    blocks: Vec<Statistics>,
+}
+
+impl Told {
+    fn tell(&mut self, number: u32, counts: Statistics) {
+        blocks::statistics(&mut self.bytes, number, &counts);
+        self.blocks.push(counts);
+    }
+
+    /// It could not be written: when packets were lost is told later.
+    fn is_not_told(&self) {
+        for Lost { source, counts } in &self.lost {
+            source.widen_lost_span(counts.start_ns, counts.end_ns);
+        }
+    }
 }
 
 /// Packets of a source that were lost.
@@ -229,10 +253,26 @@ impl<'s, 'a> Writer<'s, 'a> {
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            // A clock that is set back is followed: it was wrong before, or is now.
+            self.told_ns = self.told_ns.min(self.shared.clock.now_ns());
             self.tell_losses();
             self.rotate_if_due();
         }
         self.close();
+        self.remember_quiet();
+    }
+
+    /// Has the archive remember the time since the last recording, in which no packet came: no
+    /// recording speaks for it.
+    fn remember_quiet(&self) {
+        let now_ns = self.shared.clock.now_ns();
+        if now_ns.saturating_sub(self.told_ns) < QUIET_NS {
+            return;
+        }
+        let covered = Covered { from_ns: self.told_ns, to_ns: now_ns };
+        if let Err(error) = self.shared.archive.remember_covered(covered) {
+            self.shared.complain("times without packets cannot be written down: ", &error);
+        }
     }
 
     /// Writes a block. If that is not possible before we are told to stop, its packets are lost.
@@ -421,6 +461,8 @@ impl<'s, 'a> Writer<'s, 'a> {
             time_max: 0,
             from: Vec::new(),
             lost: Vec::new(),
+            told: Vec::new(),
+            told_before_ns: self.told_ns,
         };
         let mut head = Vec::new();
         blocks::section(&mut head, &self.shared.comment);
@@ -435,6 +477,7 @@ impl<'s, 'a> Writer<'s, 'a> {
         if let Err(error) = open.append(&head) {
             // The next try has a name of its own.
             drop(self.shared.archive.root().remove_if_there(&path));
+            told.is_not_told();
             return Err(failed(error));
         }
         self.has_told(told, &mut open);
@@ -461,12 +504,15 @@ impl<'s, 'a> Writer<'s, 'a> {
         let Some(open) = &self.open else { return };
         let told = self.statistics(open.interfaces, Tell::All);
         // Packets count more than what is said of them: on a full disk it is left out.
-        if !broken && let Some(mut open) = self.open.take() {
+        if broken {
+            told.is_not_told();
+        } else if let Some(mut open) = self.open.take() {
             let end = open.bytes();
             if open.append(&told.bytes).and_then(|()| open.flush()).is_err() {
                 drop(open.growing.file.cut(end));
                 open.tail.clear();
                 open.offset = end;
+                told.is_not_told();
             } else {
                 self.has_told(told, &mut open);
             }
@@ -493,6 +539,8 @@ impl<'s, 'a> Writer<'s, 'a> {
                 self.has_told(told, &mut open);
                 // If this fails, it is tried again.
                 drop(open.flush());
+            } else {
+                told.is_not_told();
             }
             self.open = Some(open);
         }
@@ -507,8 +555,10 @@ impl<'s, 'a> Writer<'s, 'a> {
             counts: self.told.clone(),
             until_ns: self.told_ns,
             lost: Vec::new(),
+            blocks: Vec::new(),
         };
-        let now_ns = self.shared.clock.now_ns().max(self.told_ns);
+        let now_ns = self.shared.clock.now_ns();
+        let told_ns = self.told_ns.min(now_ns);
         let mut list = self.shared.interfaces.list();
         list.truncate(interfaces);
         told.counts.resize(list.len().max(told.counts.len()), Statistics::default());
@@ -526,7 +576,7 @@ impl<'s, 'a> Writer<'s, 'a> {
             let before = before.unwrap_or_default();
             let mut last_start = before.start_ns;
             let mut counts = Statistics {
-                start_ns: distinct(self.told_ns, before.start_ns),
+                start_ns: distinct(told_ns, before.start_ns),
                 end_ns: now_ns,
                 received: now.received.saturating_sub(before.received),
                 lost_by_interface: now.lost_by_interface.saturating_sub(before.lost_by_interface),
@@ -535,7 +585,7 @@ impl<'s, 'a> Writer<'s, 'a> {
             };
             if counts.lost() > 0 {
                 let span = registered.counters.take_lost_span();
-                let (from_ns, to_ns) = span.unwrap_or((self.told_ns, now_ns));
+                let (from_ns, to_ns) = span.unwrap_or((told_ns, now_ns));
                 let lost = Statistics {
                     start_ns: distinct(from_ns, before.start_ns),
                     end_ns: to_ns.max(from_ns),
@@ -543,7 +593,7 @@ impl<'s, 'a> Writer<'s, 'a> {
                     delivered: 0,
                     ..counts
                 };
-                blocks::statistics(&mut told.bytes, number, &lost);
+                told.tell(number, lost);
                 let source = Arc::clone(&registered.counters);
                 told.lost.push(Lost { source, counts: lost });
                 counts.start_ns = distinct(counts.start_ns, lost.start_ns);
@@ -554,7 +604,7 @@ impl<'s, 'a> Writer<'s, 'a> {
             let mut reached = now;
             match what {
                 Tell::All => {
-                    blocks::statistics(&mut told.bytes, number, &counts);
+                    told.tell(number, counts);
                     last_start = counts.start_ns;
                 }
                 Tell::Losses => {
@@ -576,6 +626,7 @@ impl<'s, 'a> Writer<'s, 'a> {
     fn has_told(&mut self, told: Told, open: &mut Open) {
         (self.told, self.told_ns) = (told.counts, told.until_ns);
         let end = open.bytes();
+        open.told.extend(told.blocks.into_iter().map(|block| (end, block)));
         for lost in told.lost {
             lost.source.lost_told.fetch_add(lost.counts.lost(), Ordering::Relaxed);
             open.lost.push((end, lost));
@@ -585,8 +636,10 @@ impl<'s, 'a> Writer<'s, 'a> {
     /// A recording could not be written to its end: losses that it does not tell of are told again.
     fn take_back(&mut self, open: &Open) {
         let written = open.offset + open.tail_written as u64;
-        // One without packets is removed.
-        self.is_first |= open.packets == 0;
+        if open.packets == 0 {
+            // It is removed.
+            (self.is_first, self.told_ns) = (true, open.told_before_ns);
+        }
         let is_there = |end: u64| open.packets > 0 && end <= written;
         let list = self.shared.interfaces.list();
         for (_, Lost { source, counts }) in open.lost.iter().filter(|(end, _)| !is_there(*end)) {
@@ -604,7 +657,7 @@ impl<'s, 'a> Writer<'s, 'a> {
     /// Hands the recording that is open to the sealer, as far as it is written.
     fn hand_over(&mut self, broken: bool) {
         let Some(open) = self.open.take() else { return };
-        if broken {
+        if broken || open.packets == 0 {
             self.take_back(&open);
         }
         self.shared.current.set(None);
@@ -613,7 +666,10 @@ impl<'s, 'a> Writer<'s, 'a> {
         self.shared.keeper().closing(open.bytes());
         // The next one is asked for: there may be too many recordings.
         self.allowance = 0;
+        let written = open.offset + open.tail_written as u64;
+        let told = open.told.iter().filter(|(end, _)| *end <= written);
         let closed = Closed {
+            told: told.map(|(_, block)| *block).collect(),
             packets: open.packets,
             bytes: open.bytes(),
             time_min: open.time_min,

@@ -7,6 +7,8 @@
 mod disks;
 #[path = "recorder/drafts.rs"]
 mod drafts;
+#[path = "recorder/gaps.rs"]
+mod gaps;
 #[path = "recorder/retention.rs"]
 mod retention;
 #[path = "recorder/rig.rs"]

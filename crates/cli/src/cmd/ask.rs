@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use tapdex_bitmap::Chunks;
-use tapdex_engine::archive::{Archive, ArchiveError, Column, Gap, Segment, UnreadPackets};
+use tapdex_engine::archive::{Archive, ArchiveError, Cause, Column, Gap, Segment, UnreadPackets};
 use tapdex_engine::fields::Field;
 use tapdex_engine::packet::Encap;
 use tapdex_engine::query::filter::{Expr, Filter, Shift, Syntax, Term, Test};
@@ -356,6 +356,20 @@ impl Answers {
             if self.gaps.iter().all(|other| other.what != gap.what) {
                 self.gaps.push(gap);
             }
+        }
+    }
+
+    /// Adds what was lost while the answer went on. What was removed in the meantime was seen.
+    pub(crate) fn look_again(&mut self, archive: &Archive, query: &Query) {
+        let is_told = |gap: &Gap| matches!(gap.cause, Cause::Lost | Cause::NotRecorded);
+        // No packet is from these times, so that nothing is indexed in memory.
+        match archive.survey((u64::MAX, Some(0))) {
+            Ok(survey) => {
+                self.gaps.retain(|gap| !is_told(gap));
+                let now = survey.gaps.into_iter().filter(is_told);
+                self.gaps.extend(now.filter(|gap| gap.touches(query.times())));
+            }
+            Err(error) => self.gaps.push(Gap::unknown(error)),
         }
     }
 

@@ -115,6 +115,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     output.share(rights(args, &answers))?;
     let mut written = write(args, &archive, &query, &answers, &mut output, &mut progress)?;
     answers.fail(std::mem::take(&mut written.failed));
+    if args.follow {
+        answers.look_again(&archive, &query);
+    }
     if args.write.is_file() && answers.has_failed() && !args.question.allow.allow_incomplete {
         // What is there may be worth more than a part of the answer.
         drop(output);
@@ -187,6 +190,8 @@ fn write(
         let interface = first.and_then(|(s, _)| s.note().layout.interfaces.first());
         let interface = interface.map_or(Interface::new(1, 1_000_000_000), Interface::clone);
         extract.writer.add_interface(&interface)?;
+        extract.interfaces.push(interface);
+        extract.written.push(0);
     }
     if format == FileFormat::Pcapng && !args.follow {
         extract.write_statistics(query, answers)?;

@@ -22,6 +22,8 @@ pub(crate) struct Story {
     /// `None` if the times are not known.
     span: Option<(u64, u64)>,
     packets: Option<u64>,
+    /// Those that were counted, if others were not.
+    at_least: u64,
     bytes: Option<u64>,
     /// How many intervals there are.
     intervals: u64,
@@ -36,12 +38,14 @@ pub(crate) fn stories<'a>(gaps: impl IntoIterator<Item = &'a Gap>) -> Vec<Story>
     for gap in gaps {
         let len_ns = gap.span().map_or(0, |(from, to)| to - from.min(to));
         let is_sum = matches!(gap.cause, Cause::Lost | Cause::Removed | Cause::NotRecorded);
-        let same = stories.iter_mut().find(|story| is_sum && story.cause == gap.cause);
+        let is_same = |story: &&mut Story| (story.cause, &story.what) == (gap.cause, &gap.what);
+        let same = stories.iter_mut().find(|story| is_sum && is_same(story));
         let Some(story) = same else {
             stories.push(Story {
                 cause: gap.cause,
                 span: gap.span(),
                 packets: gap.packets,
+                at_least: gap.packets.unwrap_or(0),
                 bytes: gap.bytes,
                 intervals: 1,
                 len_ns,
@@ -51,6 +55,7 @@ pub(crate) fn stories<'a>(gaps: impl IntoIterator<Item = &'a Gap>) -> Vec<Story>
         };
         story.span = story.span.zip(gap.span()).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1)));
         story.packets = story.packets.zip(gap.packets).map(|(a, b)| a.saturating_add(b));
+        story.at_least = story.at_least.saturating_add(gap.packets.unwrap_or(0));
         story.intervals += 1;
         story.len_ns = story.len_ns.saturating_add(len_ns);
     }
@@ -61,7 +66,11 @@ impl Story {
     /// For people.
     pub(crate) fn text(&self) -> String {
         let packets = self.packets.map(|packets| counted(packets, "packet"));
-        let known = packets.clone().unwrap_or("packets".to_owned());
+        let known = match (&packets, self.at_least) {
+            (Some(packets), _) => packets.clone(),
+            (None, 0) => "an unknown number of packets".to_owned(),
+            (None, packets) => format!("{} and more", counted(packets, "packet")),
+        };
         let when = match self.span {
             Some((from, to)) => {
                 let [from, to] = [from, to].map(|time| format_time(time.into()));
@@ -76,7 +85,8 @@ impl Story {
             Cause::Lost => format!("{known} lost while recording{when}"),
             Cause::Removed => format!("{known} removed by retention{when}"),
             Cause::NotRecorded => {
-                format!("nothing was recorded for {:.3} s{when}", self.len_ns as f64 / 1e9)
+                let what = if self.what.is_empty() { "nothing was recorded" } else { &self.what };
+                format!("{what} for {:.3} s{when}", self.len_ns as f64 / 1e9)
             }
             _ => {
                 let packets = packets.map(|packets| format!("; {packets} missing"));
@@ -114,7 +124,7 @@ pub(crate) fn json_list(stories: &[Story]) -> String {
 
 /// How much is missing, in a few words.
 fn sum(stories: &[Story]) -> String {
-    let known = stories.iter().filter_map(|story| story.packets).fold(0, u64::saturating_add);
+    let known = stories.iter().map(|story| story.at_least).fold(0, u64::saturating_add);
     match (known, stories.iter().all(|story| story.packets.is_some())) {
         (0, _) => "packets are missing, see above".to_owned(),
         (1, true) => "1 packet is missing, see above".to_owned(),

@@ -103,6 +103,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             };
             printer.pause()?;
             missed = follow::run(&archive, &query, &answers, &mut printer)?;
+            answers.look_again(&archive, &query);
         }
         bytes = Some(sum);
         if args.json {

@@ -1,7 +1,7 @@
 //! Answers that lack something: that they say what, and only where it matters.
 
 use super::*;
-use tapdex_engine::archive::{Archive, Loss};
+use tapdex_engine::archive::{Archive, Covered, Held};
 use tapdex_engine::capture::Interface;
 use tapdex_engine::capture::blocks::{self, Statistics};
 
@@ -154,8 +154,9 @@ fn what_retention_has_removed_is_remembered() {
     place.words("index a.pcapng").done();
     let archive = Archive::open(&place.path("tapdex-archive")).unwrap();
     let removed = |name: &str, from: u64, to: u64, packets| {
-        let packets = Loss::new(START + from * SECOND, START + to * SECOND, packets);
-        archive.remember_removed(name, packets).unwrap();
+        let times = Covered { from_ns: START + from * SECOND, to_ns: START + to * SECOND };
+        let held = Held { times, packets: Some(packets), covered: None, losses: Vec::new() };
+        archive.remember_removed(name, &held).unwrap();
     };
     removed("one", 10, 20, 1000);
     removed("two", 20, 30, 200);
@@ -255,4 +256,135 @@ fn times_of_a_filter_that_exclude_each_other_are_an_error() {
     let filter = "frame.time_epoch >= 20 and frame.time_epoch < 10";
     let said = place.run(&["search", "--count", filter]).failed(2);
     assert!(said.contains("no packet is from 1970-01-01"), "{said}");
+}
+
+#[test]
+fn statistics_that_count_on_do_so_over_parts_and_interruptions() {
+    let place = Place::new();
+    write_lossy(&place.path("a.pcapng"), &[(0, 10, 5), (0, 50, 5), (0, 90, 12)]);
+    let archive = Archive::create(&place.path("tapdex-archive"), None, None).unwrap();
+    let index = || {
+        let input = tapdex_engine::archive::Input::File(place.path("a.pcapng"));
+        tapdex_engine::archive::Ingest::new(&archive).records_max(20).run(&[input]).unwrap();
+        assert_eq!(place.index_files().len(), 5);
+    };
+    index();
+    for kept in (1..5).rev() {
+        for file in &place.index_files()[kept..] {
+            std::fs::remove_file(file).unwrap();
+        }
+        index();
+        let said = place.words("search --count").failed(3);
+        assert!(said.contains("12 packets lost while recording, in 2 intervals"), "{kept}: {said}");
+    }
+}
+
+#[test]
+fn losses_without_a_start_may_be_from_any_part_before() {
+    let place = Place::new();
+    let mut bytes = Vec::new();
+    blocks::section(&mut bytes, "");
+    blocks::interface(&mut bytes, &Interface::new(1, 1_000_000_000), "");
+    for second in 0..100 {
+        blocks::packet(&mut bytes, 0, START + second * SECOND, 60, &[0; 60]);
+    }
+    let end_ns = START + 99 * SECOND;
+    let counts = Statistics { end_ns, lost_by_kernel: 12, ..Statistics::default() };
+    blocks::statistics(&mut bytes, 0, &counts);
+    std::fs::write(place.path("a.pcapng"), bytes).unwrap();
+    for records_max in [1_000, 20] {
+        let archive = Archive::create(&place.path("tapdex-archive"), None, None).unwrap();
+        let input = tapdex_engine::archive::Input::File(place.path("a.pcapng"));
+        let ingest = tapdex_engine::archive::Ingest::new(&archive).records_max(records_max);
+        ingest.force(true).run(&[input]).unwrap();
+        for (from, to) in [(0, 10), (30, 40), (95, 100)] {
+            let words = format!("search --count --from {} --to {}", at(from), at(to));
+            let said = place.words(&words).failed(3);
+            assert!(said.contains("12 packets lost while recording, from"), "{said}");
+            assert!(!said.contains("1970"), "{said}");
+        }
+        place.words(&format!("search --count --to {}", at(0))).done();
+    }
+}
+
+#[test]
+fn an_extract_without_packets_tells_of_losses() {
+    let place = Place::new();
+    write_lossy(&place.path("a.pcapng"), &[(20, 21, 46_000)]);
+    place.words("index a.pcapng").done();
+    place.words("extract --allow-incomplete -w out.pcapng greater 1000").done();
+    let bytes = std::fs::read(place.path("out.pcapng")).unwrap();
+    let mut reader = capture::CaptureReader::open(&bytes[..]).unwrap();
+    reader.gather_statistics();
+    assert!(reader.next().unwrap().is_none());
+    let [told] = reader.take_statistics()[..] else { panic!("not one block") };
+    assert_eq!((told.received, told.delivered, told.lost()), (46_100, 0, 46_000));
+}
+
+#[test]
+fn a_complete_recording_without_an_index_is_not_taken_for_sound() {
+    let place = Place::new();
+    write_lossy(&place.path("whole.pcapng"), &[]);
+    let bytes = std::fs::read(place.path("whole.pcapng")).unwrap();
+    Archive::create(&place.path("tapdex-archive"), None, None).unwrap();
+    std::fs::create_dir(place.path("tapdex-archive/packets")).unwrap();
+    let path = place.path("tapdex-archive/packets/rec-0000000001-20260921T000000Z.pcapng");
+    let middle = bytes.len() / 2;
+    let mut damaged = bytes.clone();
+    damaged[middle..middle + 200].fill(0xFF);
+    for (what, bytes) in [
+        ("cut in the middle", &bytes[..middle]),
+        ("cut in its head", &bytes[..40]),
+        ("empty", &[]),
+        ("damaged", &damaged[..]),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        for ended in place.ask_all(90, 95, "") {
+            assert_eq!(ended.code, Some(3), "{what}: {ended:?}");
+            assert!(!ended.err.contains("0 bytes not indexed"), "{what}: {ended:?}");
+        }
+        for command in ["info", "verify", "verify --quick"] {
+            let ended = place.words(command);
+            assert_eq!(ended.code, Some(3), "{what}: {command}: {ended:?}");
+            assert!(!ended.out.contains("nothing that is known of"), "{what}: {ended:?}");
+        }
+    }
+    std::fs::write(&path, bytes).unwrap();
+    for ended in place.ask_all(90, 95, "") {
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    place.words("verify").done();
+}
+
+#[test]
+fn conversations_of_a_damaged_segment_are_missed() {
+    let place = Place::new();
+    place.words("gen -c 3000 -w a.pcap").done();
+    place.words("gen -c 3000 --seed 2 -w b.pcap").done();
+    place.words("index a.pcap b.pcap").done();
+    let file = place.index_files().remove(1);
+    let bytes = std::fs::read(&file).unwrap();
+    // Damage that a question about the protocol does not meet, and one about addresses does.
+    let mut met = 0;
+    for at in (0..bytes.len()).step_by(bytes.len() / 60) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&file, damaged).unwrap();
+        let is_met = |filter: &str| place.words(&format!("search --count {filter}")).code;
+        if is_met("icmp") != Some(0) || is_met("net 0.0.0.0/1 or net 128.0.0.0/1") != Some(3) {
+            continue;
+        }
+        met += 1;
+        let ended = place.words("extract --flow --force -w out.pcapng icmp");
+        if ended.code == Some(0) {
+            continue; // a column that no question met
+        }
+        assert!(ended.code == Some(3) && ended.err.contains("b.pcap"), "{at}: {ended:?}");
+        let ended = place.words("extract --flow --force --allow-incomplete -w out.pcapng icmp");
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        // What the others have is there.
+        assert!(!super::packets(&place.path("out.pcapng")).is_empty());
+        return;
+    }
+    panic!("no damage was met, of {met} that might have been");
 }

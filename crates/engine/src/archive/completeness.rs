@@ -6,7 +6,8 @@
 //! one small file of the archive:
 //!
 //! ```text
-//! missing.toml   what retention has removed, and losses that no recording could tell of
+//! missing.toml           what retention has removed, and what no recording could tell of
+//! missing.toml.damaged   such a file that could not be understood
 //! ```
 
 use std::collections::BTreeMap;
@@ -15,14 +16,17 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::ingest::{capture_name, modified_ns};
 use super::note::{Covered, Loss};
-use super::recording::{Times, recording_number};
+use super::recording::{Times, is_recording, recording_number};
 use super::segment::Segment;
 use super::{Archive, ArchiveError};
 use crate::beneath::{Rights, read_text};
 use crate::chain;
+use crate::storage::Storage;
 
 const MISSING_NAME: &str = "missing.toml";
+const DAMAGED_NAME: &str = "missing.toml.damaged";
 /// The version of the file that this program writes, and the only one that it reads.
 const VERSION: u32 = 1;
 /// Entries of the file for each cause; more are put together.
@@ -40,7 +44,7 @@ pub enum Cause {
     Lost,
     /// Retention has removed their recording.
     Removed,
-    /// No recorder ran.
+    /// No recorder ran, or a source was gone.
     NotRecorded,
     /// A capture ends in the middle of something.
     CutShort,
@@ -115,6 +119,21 @@ impl Gap {
         Self { from_ns, to_ns, packets: Some(note.records), ..Self::unknown(error) }
     }
 
+    /// What is behind damage in a capture.
+    pub(super) fn behind(behind: &Behind) -> Self {
+        let cause = if behind.cut_short { Cause::CutShort } else { Cause::Damaged };
+        let (from_ns, time_max) = behind.before;
+        // A file has no packets from after it was changed last, unless it is from the future.
+        let last = Some(behind.modified_ns).filter(|&ns| ns > time_max);
+        let path = behind.path.canonicalize();
+        let path = path.as_ref().unwrap_or(&behind.path).display();
+        Self {
+            bytes: behind.bytes,
+            what: format!("{path}: indexed up to the damage: {}", behind.damage),
+            ..Self::new(cause, from_ns, last.unwrap_or(u64::MAX), None)
+        }
+    }
+
     /// Whether packets from some times may be missing.
     pub fn touches(&self, (from, to): Times) -> bool {
         self.to_ns >= from && to.is_none_or(|to| self.from_ns < to)
@@ -124,6 +143,19 @@ impl Gap {
     pub fn span(&self) -> Option<(u64, u64)> {
         (self.to_ns < u64::MAX).then_some((self.from_ns, self.to_ns))
     }
+}
+
+/// Damage in a capture, which can be read up to there.
+pub(super) struct Behind {
+    pub(super) path: PathBuf,
+    pub(super) damage: String,
+    /// That is the end of the file.
+    pub(super) cut_short: bool,
+    /// How much is behind it.
+    pub(super) bytes: Option<u64>,
+    /// About when the last packets in front of it came, and the latest of all.
+    pub(super) before: (u64, u64),
+    pub(super) modified_ns: u64,
 }
 
 impl From<(Cause, Loss)> for Gap {
@@ -156,104 +188,231 @@ pub(super) struct Loose {
 impl Survey {
     /// Adds what the segments say is missing.
     pub(super) fn find_gaps(&mut self, archive: &Archive) {
+        // When the first packet of each capture came that says of losses only until when they were.
+        let mut starts: BTreeMap<&str, u64> = BTreeMap::new();
+        let is_open = |losses: &[Loss]| losses.iter().any(|loss| loss.from_ns == 0);
+        let loose = self.loose.iter().filter(|loose| is_open(&loose.losses));
+        starts.extend(loose.map(|loose| (loose.recording.as_str(), u64::MAX)));
+        let open = self.segments.iter().filter(|segment| is_open(&segment.note().losses));
+        starts.extend(open.map(|segment| (capture_name(segment.path()), u64::MAX)));
+        for segment in self.segments.iter().filter(|segment| segment.note().records > 0) {
+            if let Some(start) = starts.get_mut(capture_name(segment.path())) {
+                *start = segment.note().time_min.min(*start);
+            }
+        }
+        let lost = |name: &str, loss: Loss| {
+            let start = starts.get(name).copied().unwrap_or(0).min(loss.to_ns);
+            Gap::from((Cause::Lost, Loss { from_ns: loss.from_ns.max(start), ..loss }))
+        };
+        let gaps = &mut self.gaps;
         for segment in &self.segments {
             let (note, source) = (segment.note(), &segment.note().source);
-            self.gaps.extend(note.losses.iter().map(|&loss| Gap::from((Cause::Lost, loss))));
+            let name = capture_name(segment.path());
+            gaps.extend(note.losses.iter().map(|&loss| lost(name, loss)));
             if source.damage.is_empty() {
                 continue;
             }
-            let cause = if source.cut_short { Cause::CutShort } else { Cause::Damaged };
-            // A file has no packets from after it was changed last, unless it is from the future.
-            let last = Some(source.modified_ns).filter(|&ns| ns > note.time_max);
-            let path = segment.packet_path();
-            let path = path.canonicalize().unwrap_or(path);
-            self.gaps.push(Gap {
+            gaps.push(Gap::behind(&Behind {
+                path: segment.packet_path(),
+                damage: source.damage.clone(),
+                cut_short: source.cut_short,
                 bytes: (!source.is_copy()).then(|| source.len.saturating_sub(source.end)),
-                what: format!("{}: indexed up to the damage: {}", path.display(), source.damage),
-                ..Gap::new(cause, end_of(segment), last.unwrap_or(u64::MAX), None)
-            });
+                before: (end_of(segment), note.time_max),
+                modified_ns: source.modified_ns,
+            }));
         }
         for loose in &self.loose {
-            self.gaps.extend(loose.losses.iter().map(|&loss| Gap::from((Cause::Lost, loss))));
+            gaps.extend(loose.losses.iter().map(|&loss| lost(&loose.recording, loss)));
         }
         let missing = match archive.missing() {
-            Ok(missing) => missing,
+            Ok(mut missing) => {
+                missing.settle(archive);
+                missing
+            }
             Err(error) => {
                 self.gaps.push(Gap::unknown(error));
                 Missing::default()
             }
         };
-        let removed = missing.removed.iter().map(|one| Gap::from((Cause::Removed, one.loss())));
-        let lost = missing.lost.iter().map(|one| Gap::from((Cause::Lost, one.loss())));
-        self.gaps.extend(removed.chain(lost));
+        let told = [(Cause::Removed, &missing.removed), (Cause::Lost, &missing.lost)];
+        for (cause, entries) in told {
+            self.gaps.extend(entries.iter().map(|one| one.gap(cause)));
+        }
+        for Outage { from_ns, to_ns, source } in &missing.outages {
+            self.gaps.push(Gap {
+                what: format!("{source} was gone"),
+                ..Gap::new(Cause::NotRecorded, *from_ns, *to_ns, None)
+            });
+        }
         self.find_unrecorded(&missing);
         self.gaps.sort_by_key(|gap| (gap.cause, gap.from_ns, gap.to_ns));
     }
 
     /// Adds the times between recordings in which nothing was recorded.
     fn find_unrecorded(&mut self, missing: &Missing) {
-        // Of each recording the time that it speaks for, and that of its packets.
-        let mut recordings: BTreeMap<u64, (Option<Covered>, Option<Covered>)> = BTreeMap::new();
-        let both =
-            |a: Option<Covered>, b: Option<Covered>| a.into_iter().chain(b).reduce(Covered::and);
+        let mut recordings: BTreeMap<u64, Known<'_>> = BTreeMap::new();
         for segment in &self.segments {
             let Some(number) = segment.recording_name().and_then(recording_number) else {
                 continue;
             };
             let note = segment.note();
             let packets = Covered { from_ns: note.time_min, to_ns: note.time_max };
+            let packets = Some(packets).filter(|_| note.records > 0);
             let known = recordings.entry(number).or_default();
-            known.0 = both(known.0, note.covered);
-            known.1 = both(known.1, Some(packets).filter(|_| note.records > 0));
+            known.add(note.covered, packets);
+            let part = |segment: &Segment| segment.note().source.part;
+            if known.last.is_none_or(|last| part(last) <= part(segment)) {
+                known.last = Some(segment);
+            }
         }
         for loose in &self.loose {
             let Some(number) = recording_number(&loose.recording) else { continue };
-            let known = recordings.entry(number).or_default();
-            known.0 = both(known.0, loose.covered);
-            known.1 = both(known.1, loose.packets);
+            recordings.entry(number).or_default().add(loose.covered, loose.packets);
         }
-        let mut before: Option<u64> = None;
-        for (covered, packets) in recordings.into_values() {
-            let all = both(covered, packets);
-            // One that does not say when it began goes on where the one before has ended.
-            let said = all.filter(|_| covered.is_some());
-            if let (Some(end), Some(said)) = (before, said)
-                && said.from_ns > end.saturating_add(APART_NS)
-                && !missing
-                    .removed
-                    .iter()
-                    .any(|one| one.from_ns <= said.from_ns && one.to_ns >= end)
-            {
-                self.gaps.push(Gap::new(Cause::NotRecorded, end, said.from_ns, None));
+        // Of some that are removed nobody knows what they spoke for.
+        let mut unknown = Vec::new();
+        for one in &missing.removed {
+            match (recording_number(&one.recording), one.covered) {
+                (Some(number), Some(covered)) => {
+                    recordings.entry(number).or_default().add(Some(covered), Some(one.times()));
+                }
+                _ => unknown.push(one.times()),
             }
-            before = all.and_then(|all| before.max(Some(all.to_ns)));
         }
+        let mut before: Option<Known<'_>> = None;
+        for known in recordings.into_values() {
+            let between = before.as_ref().and_then(|before| before.until(&known));
+            before = Some(known);
+            let Some(between) = between else { continue };
+            if unknown.iter().any(|one| one.is_near(between)) {
+                continue;
+            }
+            let left = missing.covered.iter().fold(vec![between], |left, covered| {
+                left.into_iter().flat_map(|one| one.without(*covered)).collect()
+            });
+            let is_long = |one: &Covered| one.to_ns - one.from_ns > APART_NS;
+            self.gaps.extend(
+                left.into_iter()
+                    .filter(is_long)
+                    .map(|one| Gap::new(Cause::NotRecorded, one.from_ns, one.to_ns, None)),
+            );
+        }
+    }
+}
+
+/// What is known of the times of a recording.
+#[derive(Debug, Default)]
+struct Known<'a> {
+    /// The time that it says it speaks for.
+    covered: Option<Covered>,
+    /// That of its packets.
+    packets: Option<Covered>,
+    /// Where its last ones are.
+    last: Option<&'a Segment>,
+}
+
+impl Known<'_> {
+    fn add(&mut self, covered: Option<Covered>, packets: Option<Covered>) {
+        self.covered = both(self.covered, covered);
+        self.packets = both(self.packets, packets);
+    }
+
+    /// The time in which nothing was recorded, between this one and the next.
+    fn until(&self, next: &Self) -> Option<Covered> {
+        // One that does not say when it began goes on where the one before has ended.
+        let from = next.covered.and_then(|said| both(Some(said), next.packets))?.from_ns;
+        if self.covered.is_some_and(|said| said.from_ns <= from && from <= said.to_ns) {
+            return None;
+        }
+        let end = both(self.covered, self.packets)?.to_ns;
+        let end = match end <= from {
+            true => end,
+            // It has ended when the next one began: what is later is a packet with a wrong time.
+            false => {
+                let ends = [self.covered, self.packets].into_iter().flatten().map(|one| one.to_ns);
+                ends.chain(self.last.map(end_of)).filter(|&end| end <= from).max()?
+            }
+        };
+        (from - end > APART_NS).then_some(Covered { from_ns: end, to_ns: from })
+    }
+}
+
+/// Two times, and what is between them.
+fn both(a: Option<Covered>, b: Option<Covered>) -> Option<Covered> {
+    a.into_iter().chain(b).reduce(Covered::and)
+}
+
+impl Covered {
+    /// Whether two times touch, or nearly so.
+    fn is_near(self, other: Self) -> bool {
+        let near = |end: u64| end.saturating_add(APART_NS);
+        self.from_ns <= near(other.to_ns) && other.from_ns <= near(self.to_ns)
+    }
+
+    /// What of it is not in another: a time before that, and one after.
+    fn without(self, other: Self) -> impl Iterator<Item = Self> {
+        let before = Self { to_ns: self.to_ns.min(other.from_ns), ..self };
+        let after = Self { from_ns: self.from_ns.max(other.to_ns), ..self };
+        [before, after].into_iter().filter(|one| one.from_ns < one.to_ns)
     }
 }
 
 /// The time from which on packets behind the last one of a segment may be: the least of the last
 /// few, as they need not be in order.
-fn end_of(segment: &Segment) -> u64 {
+pub(super) fn end_of(segment: &Segment) -> u64 {
     let marks = segment.index().marks().ok().flatten();
     let last = marks.and_then(|marks| marks.get(marks.len().checked_sub(1)?).ok());
     last.map_or(segment.note().time_min, |mark| mark.time_min)
 }
 
+/// What a recording had that retention has removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The times of its packets.
+    pub times: Covered,
+    /// How many these were; `None` if nobody has counted them.
+    pub packets: Option<u64>,
+    /// The time that it spoke for, if it has said so.
+    pub covered: Option<Covered>,
+    /// What was lost while it was recorded.
+    pub losses: Vec<Loss>,
+}
+
 /// `missing.toml`, as it is written.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Missing {
     version: u32,
     /// What retention has removed.
     #[serde(default)]
     removed: Vec<Entry>,
-    /// What was lost and is in no recording's statistics.
+    /// What was lost and is in the statistics of no recording that is there.
     #[serde(default)]
     lost: Vec<Entry>,
+    /// Times in which a recorder ran and no packet came, which no recording speaks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    covered: Vec<Covered>,
+    /// Times in which a source was gone while a recorder ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    outages: Vec<Outage>,
+}
+
+/// A time in which a source gave no packets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Outage {
+    from_ns: u64,
+    to_ns: u64,
+    source: String,
 }
 
 impl Default for Missing {
     fn default() -> Self {
-        Self { version: VERSION, removed: Vec::new(), lost: Vec::new() }
+        Self {
+            version: VERSION,
+            removed: Vec::new(),
+            lost: Vec::new(),
+            covered: Vec::new(),
+            outages: Vec::new(),
+        }
     }
 }
 
@@ -262,38 +421,94 @@ impl Default for Missing {
 struct Entry {
     from_ns: u64,
     to_ns: u64,
-    packets: u64,
+    /// `None` if nobody knows how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    packets: Option<u64>,
     /// The last recording that they were in.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     recording: String,
+    /// The time that their recordings spoke for, packets included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    covered: Option<Covered>,
 }
 
 impl Entry {
-    fn new(loss: Loss, recording: &str) -> Self {
+    fn lost(loss: Loss, recording: &str) -> Self {
         let Loss { from_ns, to_ns, packets } = loss;
-        Self { from_ns, to_ns, packets, recording: recording.to_owned() }
+        let recording = recording.to_owned();
+        Self { from_ns, to_ns, packets: Some(packets), recording, covered: None }
     }
 
-    fn loss(&self) -> Loss {
-        Loss { from_ns: self.from_ns, to_ns: self.to_ns, packets: self.packets }
+    fn removed(recording: &str, held: &Held) -> Self {
+        let Covered { from_ns, to_ns } = held.times;
+        let one = Self::lost(Loss::new(from_ns, to_ns, held.packets.unwrap_or(0)), recording);
+        let covered = held.covered.map(|said| said.and(one.times()));
+        Self { packets: held.packets.and(one.packets), covered, ..one }
+    }
+
+    fn times(&self) -> Covered {
+        Covered { from_ns: self.from_ns, to_ns: self.to_ns }
+    }
+
+    fn gap(&self, cause: Cause) -> Gap {
+        Gap::new(cause, self.from_ns, self.to_ns, self.packets)
+    }
+
+    /// Whether the packets of another one come right after these.
+    fn goes_on_with(&self, next: &Self) -> bool {
+        let number = |one: &Self| recording_number(&one.recording);
+        match (self.covered, next.covered) {
+            (Some(a), Some(b)) => a.is_near(b),
+            // One that does not say when it began goes on where the one before has ended.
+            (Some(_), None) => number(self).is_some_and(|n| number(next) == n.checked_add(1)),
+            (None, Some(_)) => false,
+            (None, None) => self.times().is_near(next.times()),
+        }
+    }
+
+    /// Both, and what is between them.
+    fn and(self, next: Self) -> Self {
+        let times = self.times().and(next.times());
+        Self {
+            from_ns: times.from_ns,
+            to_ns: times.to_ns,
+            packets: self
+                .packets
+                .zip(next.packets)
+                .map(|(a, b)| Loss::new(0, 0, a.saturating_add(b)).packets),
+            covered: self.covered.map(|a| a.and(next.covered.unwrap_or(next.times()))),
+            recording: next.recording,
+        }
     }
 }
 
-/// Adds an entry. One that goes on where the last one ended becomes a part of that.
-fn add(entries: &mut Vec<Entry>, new: Entry) {
-    let join = |last: &mut Entry, new: &Entry| {
-        let Loss { from_ns, to_ns, packets } = last.loss().and(new.loss());
-        *last = Entry { from_ns, to_ns, packets, recording: new.recording.clone() };
-    };
-    match entries.last_mut() {
-        // Its removal was interrupted, and it is removed again.
-        Some(last) if !new.recording.is_empty() && last.recording == new.recording => return,
-        Some(last) if new.from_ns <= last.to_ns.saturating_add(APART_NS) => join(last, &new),
-        _ => entries.push(new),
+/// Puts entries together that go on from each other, and the first ones if there are too many.
+fn join(entries: &mut Vec<Entry>) {
+    let mut joined: Vec<Entry> = Vec::new();
+    for next in entries.drain(..) {
+        match joined.pop() {
+            Some(last) if last.goes_on_with(&next) => joined.push(last.and(next)),
+            last => joined.extend(last.into_iter().chain([next])),
+        }
     }
-    while entries.len() > ENTRIES_MAX {
-        let second = entries.remove(1);
-        join(&mut entries[0], &second);
+    while joined.len() > ENTRIES_MAX {
+        let second = joined.remove(1);
+        joined[0] = joined[0].clone().and(second);
+    }
+    *entries = joined;
+}
+
+impl Missing {
+    /// Leaves what counts of it: not what is said of a recording that is still there, as it could
+    /// not be removed, or that was interrupted.
+    fn settle(&mut self, archive: &Archive) {
+        let is_there = |name: &str| {
+            is_recording(name) && !name.contains('/') && archive.recording(name).is_sealed()
+        };
+        for entries in [&mut self.removed, &mut self.lost] {
+            entries.retain(|one| !is_there(&one.recording));
+            join(entries);
+        }
     }
 }
 
@@ -303,42 +518,112 @@ impl Archive {
     }
 
     pub(super) fn missing(&self) -> Result<Missing, ArchiveError> {
+        self.read_missing(&mut false)
+    }
+
+    /// Also says, if it cannot be read, whether it never can: it is damaged.
+    fn read_missing(&self, is_damaged: &mut bool) -> Result<Missing, ArchiveError> {
+        use io::ErrorKind::{InvalidData, InvalidInput, NotFound};
         let path = self.missing_path();
         let text = match self.root.read(&path).and_then(|file| read_text(file, FILE_LEN_MAX)) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Missing::default()),
-            Err(error) => return Err(ArchiveError::io("read", &path, error)),
+            Err(error) if error.kind() == NotFound => return Ok(Missing::default()),
+            Err(error) => {
+                *is_damaged = matches!(error.kind(), InvalidData | InvalidInput);
+                return Err(ArchiveError::io("read", &path, error));
+            }
         };
         let bad = |message: String| ArchiveError::BadSettings { path: path.clone(), message };
         let advice = "it tells what is missing of the archive; remove it to go on without";
-        let missing: Missing =
-            toml::from_str(&text).map_err(|error| bad(format!("{}; {advice}", error.message())))?;
-        if missing.version != VERSION {
-            let found = missing.version;
+        let version = text.parse::<toml::Table>().ok();
+        let version = version.and_then(|table| table.get("version")?.as_integer());
+        if let Some(found) = version.filter(|&version| version > VERSION.into()) {
             return Err(bad(format!("version {found} is not known, only {VERSION} is; {advice}")));
         }
-        Ok(missing)
+        toml::from_str(&text).map_err(|error| {
+            *is_damaged = true;
+            bad(format!("{}; {advice}", error.message()))
+        })
+    }
+
+    /// The same. A damaged one is put aside, and whatever it told is not known any more.
+    fn mended_missing(&self) -> Result<Missing, ArchiveError> {
+        let mut is_damaged = false;
+        let error = match self.read_missing(&mut is_damaged) {
+            Err(error) if is_damaged => error,
+            read => return read,
+        };
+        let path = self.missing_path();
+        let until = path.symlink_metadata().map(|data| modified_ns(&data));
+        if self.root.rename(&path, &self.folder.join(DAMAGED_NAME)).is_err() {
+            return Err(error);
+        }
+        let times = Covered { from_ns: 0, to_ns: until.unwrap_or(u64::MAX) };
+        let held = Held { times, packets: None, covered: None, losses: Vec::new() };
+        Ok(Missing { removed: vec![Entry::removed("", &held)], ..Missing::default() })
     }
 
     fn change_missing(&self, change: impl FnOnce(&mut Missing)) -> Result<(), ArchiveError> {
         let path = self.missing_path();
+        let mut read = Ok(());
         let written = self.root.replace(&path, Rights::USUAL, || {
-            // What cannot be read is replaced: what comes now is known.
-            let mut missing = self.missing().unwrap_or_default();
+            let missing = self.mended_missing();
+            let mut missing = missing.map_err(|error| read = Err(error)).ok()?;
             change(&mut missing);
             toml::to_string(&missing).ok().map(String::into_bytes)
         });
+        read?;
         written.map_err(|error| ArchiveError::io("write", &path, error))
     }
 
-    /// Remembers that a recording is removed, so that answers about its times say so. Removing one
-    /// twice, after an interruption, counts once.
-    pub fn remember_removed(&self, recording: &str, packets: Loss) -> Result<(), ArchiveError> {
-        self.change_missing(|missing| add(&mut missing.removed, Entry::new(packets, recording)))
+    /// Remembers that a recording is removed, so that answers about its times say so, and what it
+    /// said was lost. That counts from when its packets are gone, and removing one twice, after an
+    /// interruption, counts once.
+    pub fn remember_removed(&self, recording: &str, held: &Held) -> Result<(), ArchiveError> {
+        self.change_missing(|missing| {
+            for entries in [&mut missing.removed, &mut missing.lost] {
+                entries.retain(|one| recording.is_empty() || one.recording != recording);
+            }
+            // What is new stands alone until the next one comes: it may not count.
+            missing.settle(self);
+            missing.removed.push(Entry::removed(recording, held));
+            let lost = held.losses.iter().map(|&loss| Entry::lost(loss, recording));
+            missing.lost.extend(lost);
+        })
     }
 
     /// Remembers packets that were lost when there was no recording to say so.
     pub fn remember_lost(&self, packets: Loss) -> Result<(), ArchiveError> {
-        self.change_missing(|missing| add(&mut missing.lost, Entry::new(packets, "")))
+        self.change_missing(|missing| {
+            missing.settle(self);
+            missing.lost.push(Entry::lost(packets, ""));
+        })
+    }
+
+    /// Remembers a time in which a recorder ran and no packet came, so that no recording speaks
+    /// for it.
+    pub fn remember_covered(&self, covered: Covered) -> Result<(), ArchiveError> {
+        self.change_missing(|missing| {
+            missing.covered.push(covered);
+            let more = missing.covered.len().saturating_sub(ENTRIES_MAX);
+            missing.covered.drain(..more);
+        })
+    }
+
+    /// Remembers a time in which a source was gone.
+    pub fn remember_outage(&self, source: &str, time: Covered) -> Result<(), ArchiveError> {
+        self.change_missing(|missing| {
+            let Covered { from_ns, to_ns } = time;
+            missing.outages.push(Outage { from_ns, to_ns, source: source.to_owned() });
+            while missing.outages.len() > ENTRIES_MAX {
+                let first = missing.outages.remove(0);
+                let next = &mut missing.outages[0];
+                next.from_ns = next.from_ns.min(first.from_ns);
+                next.to_ns = next.to_ns.max(first.to_ns);
+                if next.source != first.source {
+                    next.source = "one of several sources".to_owned();
+                }
+            }
+        })
     }
 }

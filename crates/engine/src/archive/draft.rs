@@ -19,8 +19,8 @@ use std::io;
 use std::path::PathBuf;
 
 use super::builder::{Limits, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
-use super::completeness::{Gap, Loose, Survey};
-use super::ingest::capture_name;
+use super::completeness::{Behind, Gap, Loose, Survey, end_of};
+use super::ingest::{capture_name, modified_ns};
 use super::note::{Covered, Loss, Note, Source, chained};
 use super::recording::{Recording, Times, is_recording};
 use super::segment::{Segment, ends_sum};
@@ -43,6 +43,10 @@ pub struct Drafter<'a> {
     file: File,
     /// What is behind the last draft.
     rest: Source,
+    /// Nobody writes more of it.
+    is_sealed: bool,
+    /// What keeps it from being read to its end.
+    damage: Option<CaptureError>,
 }
 
 impl<'a> Drafter<'a> {
@@ -58,6 +62,8 @@ impl<'a> Drafter<'a> {
         last: Option<&Note>,
     ) -> Result<Option<Self>, ArchiveError> {
         let path = recording.sealed_path();
+        // Asked first: one that gets its name now has all its packets.
+        let is_sealed = recording.is_sealed();
         // Two, since each has its own place in the file.
         let opened = recording.open().and_then(|file| Ok((file, recording.open()?)));
         let (file, other) = match opened {
@@ -73,7 +79,7 @@ impl<'a> Drafter<'a> {
         let mut reader = match reader {
             Ok(reader) => reader,
             // Its head is not written yet.
-            Err(CaptureError::Truncated { .. }) => return Ok(None),
+            Err(CaptureError::Truncated { .. }) if !is_sealed => return Ok(None),
             Err(error) => return Err(ArchiveError::capture(&path)(error)),
         };
         reader.gather_statistics();
@@ -82,7 +88,8 @@ impl<'a> Drafter<'a> {
         if let Some(note) = last {
             rest.go_on(note);
         }
-        Ok(Some(Self { archive, recording: recording.clone(), reader, file, rest }))
+        let recording = recording.clone();
+        Ok(Some(Self { archive, recording, reader, file, rest, is_sealed, damage: None }))
     }
 
     /// The recording.
@@ -138,8 +145,7 @@ impl<'a> Drafter<'a> {
     }
 
     /// Reads packets until there is enough for a segment, or no more whole ones; what the segment
-    /// says of itself, if there is any. A file that is damaged ends there: that is for whoever
-    /// indexes it.
+    /// says of itself, if there is any. A file that is damaged ends there.
     fn read(
         &mut self,
         builder: &mut SegmentBuilder,
@@ -147,17 +153,15 @@ impl<'a> Drafter<'a> {
     ) -> Result<Option<Note>, ArchiveError> {
         let path = self.recording.sealed_path();
         builder.clear();
-        let mut damage = String::new();
         // Where it ended last time there may be more now.
         self.reader.reread(self.rest.start).map_err(ArchiveError::capture(&path))?;
         while !builder.is_full(limits) {
             match builder.take(&mut self.reader) {
                 Ok(true) => {}
                 Err(error) if error.is_io() => return Err(ArchiveError::capture(&path)(error)),
-                // More may be written of it.
-                Ok(false) | Err(CaptureError::Truncated { .. }) => break,
+                Ok(false) => break,
                 Err(error) => {
-                    damage = error.to_string();
+                    self.damage = self.is_damage(&error).then_some(error);
                     break;
                 }
             }
@@ -166,7 +170,6 @@ impl<'a> Drafter<'a> {
             return Ok(None);
         }
         let mut source = self.rest.clone();
-        source.damage = damage;
         source.end = self.reader.position();
         let sum = ends_sum(&mut self.file, source.start, source.end);
         source.sum = sum.map_err(|error| ArchiveError::io("read", &path, error))?.unwrap_or(0);
@@ -176,7 +179,28 @@ impl<'a> Drafter<'a> {
         Ok(Some(note))
     }
 
-    /// Whether there is a packet from these times; adds the times of all in front of that.
+    /// Whether an error says that something is missing; not if more may be written of it.
+    fn is_damage(&self, error: &CaptureError) -> bool {
+        self.is_sealed || !matches!(error, CaptureError::Truncated { .. })
+    }
+
+    /// What is missing behind the last of these segments, which have all that can be read.
+    fn gap(&self, before: Option<(u64, u64)>) -> Option<Gap> {
+        let damage = self.damage.as_ref()?;
+        let data = self.file.metadata().ok();
+        let len = data.as_ref().map_or(0, |data| data.len());
+        Some(Gap::behind(&Behind {
+            path: self.recording.sealed_path(),
+            damage: damage.to_string(),
+            cut_short: matches!(damage, CaptureError::Truncated { .. }),
+            bytes: Some(len.saturating_sub(self.reader.position())),
+            before: before.unwrap_or_default(),
+            modified_ns: data.map_or(0, |data| modified_ns(&data)),
+        }))
+    }
+
+    /// Whether there is a packet from these times, or damage to find; adds the times of all in
+    /// front of that.
     fn has_times(
         &mut self,
         (from, to): Times,
@@ -195,7 +219,8 @@ impl<'a> Drafter<'a> {
                 Err(error) if error.is_io() => {
                     return Err(ArchiveError::capture(&self.recording.sealed_path())(error));
                 }
-                Ok(None) | Err(_) => return Ok(false),
+                Err(error) => return Ok(self.is_damage(&error)),
+                Ok(None) => return Ok(false),
             }
         }
     }
@@ -296,6 +321,7 @@ impl Archive {
                 Ok(made) => {
                     survey.segments.extend(made.segments);
                     survey.loose.extend(made.loose);
+                    survey.gaps.extend(made.gaps);
                 }
                 Err(error) => survey.gaps.push(Gap::unknown(error)),
             }
@@ -315,11 +341,14 @@ impl Archive {
             None => recorded_drafts(recording),
         };
         let after = drafts.last().map(Segment::note).or(after);
-        let mut loose = Vec::new();
+        let (mut loose, mut gaps) = (Vec::new(), Vec::new());
+        let last = after.map(|note| (note.time_min, note.time_max));
         if let Some(mut rest) = Drafter::after(self, recording, after)? {
             let mut packets = None;
             if times == (0, None) || rest.has_times(times, &mut packets)? {
                 drafts.extend(rest.in_memory()?);
+                let last_draft = drafts.last().map(|draft| (end_of(draft), draft.note().time_max));
+                gaps.extend(rest.gap(last_draft.or(last)));
             }
             // What is said behind the last packet, or of packets that are not asked for.
             let told = rest.reader.take_statistics();
@@ -327,7 +356,7 @@ impl Archive {
             let (losses, covered) = (Loss::of(&told, 0), Covered::by(&told));
             loose.push(Loose { recording, losses, covered, packets });
         }
-        Ok(Survey { segments: drafts, loose, ..Survey::default() })
+        Ok(Survey { segments: drafts, loose, gaps })
     }
 }
 

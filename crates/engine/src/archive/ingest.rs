@@ -435,6 +435,9 @@ impl<'a> Ingest<'a> {
         let mut note = Note::new(source.clone(), state.reader.layout().clone());
         builder.describe(&mut note);
         note.tell(&state.reader.take_statistics());
+        if !source.last {
+            note.keep_counting(state.reader.counting());
+        }
         let packets = state.path.clone();
         let index_path = self.archive.index_path(&packets, source.part);
         let next = (!source.last).then(|| {
@@ -571,7 +574,7 @@ impl<'a> Ingest<'a> {
             let file = open_named(&path).map_err(|e| ArchiveError::io("open", &path, e))?;
             let mut reader = CaptureReader::resume(file, note.layout.clone(), source.end)
                 .map_err(ArchiveError::capture(&path))?;
-            reader.gather_statistics();
+            reader.count_on(note.counting());
             source.go_on(note);
             return Ok(Some(State { reader, source, path, broken: None }));
         }
@@ -852,7 +855,8 @@ fn is_broken_stream(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<DecompressError>())
 }
 
-fn modified_ns(metadata: &std::fs::Metadata) -> u64 {
+/// When a file was changed last, in nanoseconds since 1970.
+pub(super) fn modified_ns(metadata: &std::fs::Metadata) -> u64 {
     let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     since.and_then(|time| u64::try_from(time.as_nanos()).ok()).unwrap_or(0)
 }

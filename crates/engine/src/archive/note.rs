@@ -46,7 +46,24 @@ pub struct Note {
     /// because they are 0 in all rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     zero: Vec<String>,
+    /// Of interfaces that have lost packets what was last said of them: what is said behind these
+    /// packets may count on from there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    counting: Vec<Counting>,
 }
+
+/// What was last said of the packets that an interface has lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Counting {
+    interface: u32,
+    start_ns: u64,
+    end_ns: u64,
+    by_interface: u64,
+    by_kernel: u64,
+}
+
+/// Interfaces that are kept of which something was said.
+const COUNTING_MAX: usize = 256;
 
 /// Packets that were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +99,7 @@ impl Loss {
 
     /// What is lost by what files say became of packets. A time that is not said starts at
     /// `first_ns`.
-    pub(super) fn of(told: &[Statistics], first_ns: u64) -> Vec<Self> {
+    pub fn of(told: &[Statistics], first_ns: u64) -> Vec<Self> {
         let lossy = told.iter().filter(|one| one.lost() > 0);
         let mut losses: Vec<Self> = lossy
             .map(|one| {
@@ -109,7 +126,7 @@ impl Loss {
 
 impl Covered {
     /// The time that files speak for.
-    pub(super) fn by(told: &[Statistics]) -> Option<Self> {
+    pub fn by(told: &[Statistics]) -> Option<Self> {
         let said = told.iter().filter(|one| one.start_ns > 0);
         let spans = said.map(|one| Self {
             from_ns: one.start_ns.min(NUMBER_MAX),
@@ -119,7 +136,8 @@ impl Covered {
     }
 
     /// Both, and what is between them.
-    pub(super) fn and(self, other: Self) -> Self {
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
         Self { from_ns: self.from_ns.min(other.from_ns), to_ns: self.to_ns.max(other.to_ns) }
     }
 }
@@ -242,6 +260,7 @@ impl Note {
             losses: Vec::new(),
             covered: None,
             zero: Vec::new(),
+            counting: Vec::new(),
         }
     }
 
@@ -260,8 +279,40 @@ impl Note {
 
     /// Takes over what the file says became of packets.
     pub(super) fn tell(&mut self, told: &[Statistics]) {
-        self.losses = Loss::of(told, self.time_min);
+        // What does not say when it starts may be about packets of an earlier part.
+        self.losses = Loss::of(told, if self.is_first() { self.time_min } else { 0 });
         self.covered = Covered::by(told);
+    }
+
+    /// Keeps what statistics in the rest of the file may count on from.
+    pub(super) fn keep_counting(&mut self, last: Vec<(u32, Statistics)>) {
+        let all = last.into_iter().map(|(interface, last)| Counting {
+            interface,
+            start_ns: last.start_ns,
+            end_ns: last.end_ns,
+            by_interface: last.lost_by_interface,
+            by_kernel: last.lost_by_kernel,
+        });
+        // What TOML has room for.
+        let fits = |one: &Counting| {
+            let numbers = [one.start_ns, one.end_ns, one.by_interface, one.by_kernel];
+            numbers.iter().all(|&number| number <= NUMBER_MAX)
+        };
+        self.counting = all.filter(fits).take(COUNTING_MAX).collect();
+    }
+
+    /// What statistics in the rest of the file may count on from.
+    pub(super) fn counting(&self) -> impl Iterator<Item = (u32, Statistics)> {
+        self.counting.iter().map(|one| {
+            let last = Statistics {
+                start_ns: one.start_ns,
+                end_ns: one.end_ns,
+                lost_by_interface: one.by_interface,
+                lost_by_kernel: one.by_kernel,
+                ..Statistics::default()
+            };
+            (one.interface, last)
+        })
     }
 
     pub(super) fn to_text(&self) -> String {

@@ -142,6 +142,18 @@ impl Gathered {
         }
     }
 
+    /// What the last block of each interface says, if that has lost packets: others may go on
+    /// from it.
+    pub(super) fn counting(&self) -> impl Iterator<Item = (u32, Statistics)> {
+        let lossy = self.last.iter().filter(|(_, last)| last.lost() > 0);
+        lossy.map(|(&interface, &last)| (interface, last))
+    }
+
+    /// Goes on from what the last block of an interface has said.
+    pub(super) fn count_on(&mut self, interface: u32, last: Statistics) {
+        self.last.insert(interface, last);
+    }
+
     pub(super) fn take(&mut self) -> Vec<Statistics> {
         std::mem::take(&mut self.list)
     }

@@ -427,6 +427,18 @@ impl<R: Read> CaptureReader<R> {
         self.gathered.as_mut().map(Gathered::take).unwrap_or_default()
     }
 
+    /// What the last statistics of each interface say, if it has lost packets: those that follow
+    /// may count on.
+    pub(crate) fn counting(&self) -> Vec<(u32, Statistics)> {
+        self.gathered.iter().flat_map(Gathered::counting).collect()
+    }
+
+    /// Keeps statistics from here on, which may count on from these.
+    pub(crate) fn count_on(&mut self, last: impl IntoIterator<Item = (u32, Statistics)>) {
+        let gathered = self.gathered.get_or_insert_default();
+        last.into_iter().for_each(|(interface, last)| gathered.count_on(interface, last));
+    }
+
     /// Takes the reader apart, into all that it came across and what it reads from.
     pub fn into_parts(self) -> (Layout, R) {
         (self.layout, self.source)

@@ -1,6 +1,4 @@
-use std::time::Duration;
-
-use tapdex_engine::archive::{Ingest, Input};
+use tapdex_engine::archive::{Cause, Ingest, Input};
 use tapdex_engine::capture::{Interface, blocks};
 
 use super::*;
@@ -59,16 +57,16 @@ fn a_clock_that_jumps_removes_nothing() {
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (0, true));
     clocks.pass(Duration::from_nanos(SECOND));
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (0, true));
-    let said = keeper.clock_says();
+    let said = keeper.says();
     assert!(said.len() == 1 && said[0].contains("ahead"), "{said:?}");
     clocks.set(START + SECOND);
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (0, false));
-    assert_eq!(keeper.clock_says(), ["recordings are removed by age again"]);
+    assert_eq!(keeper.says(), ["recordings are removed by age again"]);
     assert_eq!(archive.recordings().unwrap().len(), 2);
     // Time goes on, and so does removal.
     clocks.pass(Duration::from_nanos(2 * HOUR));
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (1, false));
-    assert_eq!(keeper.clock_says(), [""; 0]);
+    assert_eq!(keeper.says(), [""; 0]);
 }
 
 #[test]
@@ -98,13 +96,96 @@ fn a_clock_that_is_wrong_at_the_start_removes_nothing_at_once() {
 }
 
 #[test]
+fn a_clock_that_is_ahead_at_the_start_removes_nothing_at_once() {
+    // Ten days ahead, and some of what there is is not too old even then.
+    let day = 24 * HOUR;
+    let clocks = HandClock::new(START);
+    let (_folder, archive) = recorded(&[START - 13 * day, START - 5 * day, START - HOUR]);
+    clocks.set(START + 10 * day);
+    let mut keeper = keep(&archive, &clocks, by_age(14 * 24));
+    assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (0, true));
+    let said = keeper.says();
+    assert!(said.len() == 1 && said[0].contains("ten minutes"), "{said:?}");
+    clocks.pass(Duration::from_secs(600));
+    assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (2, false));
+    // After a night without a recorder nobody doubts it.
+    let (_folder, archive) = recorded(&[START - 13 * day, START - HOUR]);
+    let clocks = HandClock::new(START + 12 * HOUR);
+    let mut keeper = keep(&archive, &clocks, by_age(13 * 24));
+    assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (1, false));
+}
+
+/// What an archive says is missing for a reason: times, and packets.
+fn missing(archive: &Archive, cause: Cause) -> Vec<(u64, u64, Option<u64>)> {
+    let gaps = archive.survey((0, None)).unwrap().gaps;
+    let of_cause = gaps.iter().filter(|gap| gap.cause == cause);
+    of_cause.map(|gap| (gap.from_ns, gap.to_ns, gap.packets)).collect()
+}
+
+#[test]
+fn what_cannot_be_removed_is_not_removed() {
+    let clocks = HandClock::new(START);
+    let times = [START - 3 * HOUR, START - 2 * HOUR, START - HOUR];
+    let (_folder, archive) = recorded(&times);
+    let recordings = archive.recordings().unwrap();
+    let mut keeper = keep(&archive, &clocks, Retention::default());
+    // Its index has a folder for a fourth part.
+    std::fs::create_dir(recordings[0].index_path(3)).unwrap();
+    for _ in 0..3 {
+        assert_eq!(keeper.remove(recordings[0].name(), Reason::Bytes), None);
+        assert_eq!(missing(&archive, Cause::Removed), []);
+    }
+    assert!(keeper.remove(recordings[1].name(), Reason::Bytes).is_some());
+    let second = (times[1], times[1] + 99, Some(100));
+    assert_eq!(missing(&archive, Cause::Removed), [second]);
+    std::fs::remove_dir(recordings[0].index_path(3)).unwrap();
+    assert!(keeper.remove(recordings[0].name(), Reason::Bytes).is_some());
+    let first = (times[0], times[0] + 99, Some(100));
+    assert_eq!(missing(&archive, Cause::Removed), [first, second]);
+}
+
+#[test]
+fn what_nobody_has_counted_is_not_0() {
+    let clocks = HandClock::new(START);
+    let (_folder, archive) = recorded(&[START - 2 * HOUR, START - HOUR]);
+    let first = archive.recordings().unwrap().remove(0);
+    (0..3).for_each(|part| std::fs::remove_file(first.index_path(part)).unwrap());
+    let mut keeper = keep(&archive, &clocks, Retention::default());
+    keeper.remove(first.name(), Reason::Bytes).unwrap();
+    let [(from, _, packets)] = missing(&archive, Cause::Removed)[..] else { panic!("not one") };
+    assert_eq!((from, packets), (START - 2 * HOUR, None));
+}
+
+#[test]
+fn what_cannot_be_written_down_is_written_later() {
+    let clocks = HandClock::new(START);
+    let times = [START - 3 * HOUR, START - 2 * HOUR, START - HOUR];
+    let (_folder, archive) = recorded(&times);
+    let recordings = archive.recordings().unwrap();
+    let mut keeper = keep(&archive, &clocks, Retention::default());
+    // Of a later version: not to be replaced.
+    let path = archive.folder().join("missing.toml");
+    std::fs::write(&path, "version = 2\n").unwrap();
+    for recording in &recordings[..2] {
+        assert!(keeper.remove(recording.name(), Reason::Bytes).is_some());
+    }
+    let said = keeper.says();
+    assert!(said.len() == 1 && said[0].contains("version 2"), "{said:?}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "version = 2\n");
+    std::fs::remove_file(&path).unwrap();
+    keeper.remember();
+    assert_eq!(missing(&archive, Cause::Removed).len(), 2);
+    assert_eq!(keeper.says(), [""; 0]);
+}
+
+#[test]
 fn without_a_limit_of_age_nobody_looks_at_the_clock() {
     let clocks = HandClock::new(START);
     let (_folder, archive) = recorded(&[START - HOUR]);
     let mut keeper = keep(&archive, &clocks, Retention::default());
     clocks.set(START + YEAR);
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (0, false));
-    assert_eq!(keeper.clock_says(), [""; 0]);
+    assert_eq!(keeper.says(), [""; 0]);
 }
 
 #[test]

@@ -150,8 +150,16 @@ const PR_GET_AUXV: u64 = 0x4155_5856;
 /// A rule of which all conditions have to hold: the number of an argument, how it is compared, and
 /// with what.
 fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, seccompiler::BackendError> {
+    rule_of(SeccompCmpArgLen::Dword, conditions)
+}
+
+/// The same of arguments of 32 or 64 bits.
+fn rule_of(
+    len: SeccompCmpArgLen,
+    conditions: &[(u8, SeccompCmpOp, u64)],
+) -> Result<SeccompRule, seccompiler::BackendError> {
     let each = |(number, op, value): &(u8, SeccompCmpOp, u64)| {
-        SeccompCondition::new(*number, SeccompCmpArgLen::Dword, op.clone(), *value)
+        SeccompCondition::new(*number, len.clone(), op.clone(), *value)
     };
     SeccompRule::new(conditions.iter().map(each).collect::<Result<_, _>>()?)
 }
@@ -174,7 +182,9 @@ fn rules(needs: &Needs) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::
     let thread = flag(libc::CLONE_THREAD);
     rules.insert(libc::SYS_clone, vec![rule(&[(0, MaskedEq(thread), thread)])?]);
     // Limits are read, not set.
-    rules.insert(libc::SYS_prlimit64, vec![rule(&[(2, Eq, 0)])?]);
+    // What to set them to is behind a pointer, of which all bits count.
+    let null = rule_of(SeccompCmpArgLen::Qword, &[(2, Eq, 0)])?;
+    rules.insert(libc::SYS_prlimit64, vec![null]);
     // Threads have names, and libraries ask what the kernel said at the start.
     let prctls = [rule(&[(0, Eq, flag(libc::PR_SET_NAME))])?, rule(&[(0, Eq, PR_GET_AUXV)])?];
     rules.insert(libc::SYS_prctl, prctls.into());
@@ -217,8 +227,8 @@ fn rules(needs: &Needs) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::
     Ok(rules)
 }
 
-/// Allows what is needed and nothing else; how many calls that are, or why it is not so.
-pub(super) fn restrict(needs: &Needs) -> Result<usize, String> {
+/// The program that the kernel asks about each call, and how many it allows; or why there is none.
+fn program(needs: &Needs) -> Result<(BpfProgram, usize), String> {
     let Ok(machine) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Err(format!("there is none for {}", std::env::consts::ARCH));
     };
@@ -227,7 +237,59 @@ pub(super) fn restrict(needs: &Needs) -> Result<usize, String> {
     let refuse = SeccompAction::Errno(u32::try_from(libc::ENOSYS).unwrap_or(1));
     let filter = SeccompFilter::new(rules, refuse, SeccompAction::Allow, machine);
     let program: Result<BpfProgram, _> = filter.and_then(TryInto::try_into);
-    let program = program.map_err(|error| error.to_string())?;
+    Ok((program.map_err(|error| error.to_string())?, count))
+}
+
+/// Allows what is needed and nothing else; how many calls that are, or why it is not so.
+pub(super) fn restrict(needs: &Needs) -> Result<usize, String> {
+    let (program, count) = program(needs)?;
     apply_filter_all_threads(&program).map_err(|error| error.to_string())?;
     Ok(count)
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    /// What a program says of a call, as the kernel would have it: the words are those of `struct
+    /// seccomp_data`.
+    fn ask(program: &BpfProgram, data: [u32; 16]) -> u32 {
+        let (mut value, mut at) = (0, 0);
+        loop {
+            let step = &program[at];
+            at += 1;
+            let jump = |holds: bool| usize::from(if holds { step.jt } else { step.jf });
+            match step.code {
+                0x20 => value = data[step.k as usize / 4],
+                0x54 => value &= step.k,
+                0x05 => at += step.k as usize,
+                0x15 => at += jump(value == step.k),
+                0x25 => at += jump(value > step.k),
+                0x35 => at += jump(value >= step.k),
+                0x06 => return step.k,
+                other => panic!("{other:#x} is not known"),
+            }
+        }
+    }
+
+    #[test]
+    fn limits_are_not_set_wherever_the_new_ones_are() {
+        const ALLOW: u32 = 0x7FFF_0000;
+        let archive = std::path::PathBuf::from("archive");
+        let (program, _) = program(&Needs { archive, interfaces: true, ports: vec![1] }).unwrap();
+        let machine: u32 = if cfg!(target_arch = "x86_64") { 0xC000_003E } else { 0xC000_00B7 };
+        let asked = |pointer: u64| {
+            let mut data = [0; 16];
+            data[0] = u32::try_from(libc::SYS_prlimit64).unwrap();
+            data[1] = machine;
+            let half = |n: u64| u32::try_from(n & 0xFFFF_FFFF).unwrap();
+            [data[8], data[9]] = [pointer, pointer >> 32].map(half);
+            ask(&program, data)
+        };
+        assert_eq!(asked(0), ALLOW);
+        for pointer in [1, 0xFFFF_FFFF, 1 << 32, 0x7FFF_0000_0000, u64::MAX] {
+            assert_ne!(asked(pointer), ALLOW, "{pointer:#x}");
+        }
+    }
 }

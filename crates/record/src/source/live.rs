@@ -92,6 +92,7 @@ impl Live {
             feeder.hand_over();
             let Self { name, handle } = self;
             drop(handle);
+            feeder.counters.is_back(false, SystemClock.now_ns());
             trouble(format!("{name} gives no more packets: {error}; it is looked for again"));
             loop {
                 if sleep(REOPEN_EVERY, stop) {
@@ -103,6 +104,7 @@ impl Live {
                 }
             }
             feeder.counters.reopened.fetch_add(1, Ordering::Relaxed);
+            feeder.counters.is_back(true, SystemClock.now_ns());
             trouble(format!("{name} is back"));
         }
     }

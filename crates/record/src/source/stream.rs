@@ -15,6 +15,7 @@ use tapdex_engine::capture::{CaptureReader, Interface, decompress};
 use tapdex_engine::chain;
 
 use super::SourceName;
+use crate::clock::{Clock, SystemClock};
 use crate::queue::Feeder;
 
 const WAIT_MS: u16 = 50;
@@ -83,6 +84,7 @@ pub(super) fn run(
             if stop.load(Ordering::Relaxed) {
                 return;
             }
+            feeder.counters.is_back(false, SystemClock.now_ns());
             let why = result.err().unwrap_or("it was closed".to_owned());
             trouble(format!("{name}: the connection ended: {why}; it is tried again"));
             pause = match feeder.counters.seen.load(Ordering::Relaxed) > before {
@@ -98,6 +100,7 @@ pub(super) fn run(
         connection = connect(address).or_else(|_| connect_to(known)).ok();
         if connection.is_some() {
             feeder.counters.reopened.fetch_add(1, Ordering::Relaxed);
+            feeder.counters.is_back(true, SystemClock.now_ns());
             trouble(format!("{name}: connected again"));
         }
     }

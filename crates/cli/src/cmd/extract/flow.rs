@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::ensure;
-use tapdex_engine::archive::UnreadPackets;
+use tapdex_engine::archive::{Gap, UnreadPackets};
+use tapdex_engine::capture::Record;
 use tapdex_engine::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, Fragment, Headers, decode, protocol};
 use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::{Filter, Syntax};
@@ -82,15 +83,23 @@ pub(super) fn extend(answers: &mut Answers, query: &Query) -> anyhow::Result<()>
     let mut conversations = BTreeSet::new();
     let mut too_many = false;
     let mut unread = UnreadPackets::default();
+    let mut gaps = Vec::new();
     for (segment, records) in answers.found() {
         let mut headers = Headers::default();
-        let some = segment.packets()?.for_each(records.iter().copied(), &mut |_, record| {
+        let mut each = |_, record: &Record<'_>| {
             decode(record.link, record.swapped, record.data, &mut headers);
             conversations.extend(Conversation::of(&headers));
             too_many = conversations.len() > CONVERSATIONS_MAX;
             Ok(!too_many)
-        })?;
-        unread.extend(some);
+        };
+        let packets = segment.packets();
+        match packets.and_then(|mut p| p.for_each(records.iter().copied(), &mut each)) {
+            Ok(some) => unread.extend(some),
+            // Retention has removed it in the meantime.
+            Err(_) if segment.is_gone() => {}
+            // Its conversations are not known, those of the others are.
+            Err(error) => gaps.push(Gap::of_segment(segment, error)),
+        }
         ensure!(
             !too_many,
             "packets of more than {CONVERSATIONS_MAX} conversations match: narrow the filter, or \
@@ -99,7 +108,7 @@ pub(super) fn extend(answers: &mut Answers, query: &Query) -> anyhow::Result<()>
     }
     let conversations: Vec<Conversation> = conversations.into_iter().collect();
     let (from, to) = query.times();
-    let mut wrong = vec![None; answers.segments.len()];
+    let mut wrong: Vec<_> = answers.segments.iter().map(|_| None).collect();
     for batch in conversations.chunks(BATCH_LEN) {
         let text: Vec<String> = batch.iter().map(Conversation::filter).collect();
         let text = text.join(" or ");
@@ -114,18 +123,18 @@ pub(super) fn extend(answers: &mut Answers, query: &Query) -> anyhow::Result<()>
                     answer.records.extend(more.records);
                     unread.extend(more.unread);
                 }
-                Err(error) => *wrong = Some(super::super::chain(&error)),
+                Err(_) if segment.is_gone() => {}
+                Err(error) => *wrong = Some(error),
             }
         }
     }
-    for ((_, answer), wrong) in answers.segments.iter_mut().zip(wrong) {
+    for ((segment, answer), wrong) in answers.segments.iter_mut().zip(wrong) {
         answer.records.sort_unstable();
         answer.records.dedup();
         answer.count = answer.records.len() as u64;
-        if let Some(wrong) = wrong {
-            super::note(&format!("a conversation may be incomplete: {wrong}"));
-        }
+        gaps.extend(wrong.map(|wrong| Gap::of_segment(segment, wrong)));
     }
+    answers.gaps.extend(gaps);
     answers.fail(unread.into_errors());
     Ok(())
 }
