@@ -514,7 +514,7 @@ fn what_was_lost_while_it_followed_is_told() {
         let is_told = said.contains("46000 packets lost while recording");
         assert_eq!(is_told, !args.starts_with("--to"), "{args}: {said}");
     }
-    let follower = place.start("extract -r archive --follow -c 3 -w out.pcapng");
+    let follower = place.start("extract -r archive --follow -c 2 -w out.pcapng");
     follower.says("no recorder runs");
     put(503);
     assert!(follower.ends(3).contains("46503 packets lost while recording"));

@@ -327,6 +327,10 @@ impl<W: Write> Extract<W> {
             }
         }
         for ((number, mut counts), written) in (0..).zip(counts).zip(&self.written) {
+            if counts.end_ns == 0 {
+                // There is nothing from these times.
+                continue;
+            }
             counts.delivered = *written;
             counts.start_ns = counts.start_ns.min(counts.end_ns);
             self.writer.statistics(number, &counts).map_err(capture_error)?;
