@@ -96,7 +96,7 @@ fn a_filter_limits_what_is_counted() {
     assert!(json.ends_with("\"share\":1.000000}\n"), "{json}");
     assert_eq!(place.run(&["top", "src", "--csv", "arp"]).done(), "value,count,share\n");
     let said = place.words("top colour").failed(2);
-    assert!(said.contains("expected one of src, dst, addr"), "{said}");
+    assert!(said.contains("possible values: ") && said.contains(" src, dst, addr,"), "{said}");
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn check_rows(rows: &str) {
 #[test]
 fn what_it_should_not_do_is_tried() {
     let Some(wire) = Wire::new() else { return };
-    wire.sh("tapdex gen -c 100 -w sent.pcap && tapdex record -i - -w archive --quiet < sent.pcap");
+    wire.sh("tapdex gen -c 100 -w sent.pcap && tapdex record -i - -w archive --limit 100% --quiet < sent.pcap");
     wire.sh("chmod 711 . && chown -R nobody archive");
     for sources in ["-i v1", "-i -", "-i tcp://127.0.0.1:57012", ""] {
         let line = format!("tapdex record --check-sandbox --user nobody -w archive {sources}");
@@ -109,7 +109,7 @@ fn to_be_without_it_is_said_loudly() {
     let warning = "tapdex: WARNING: the sandbox is off";
     for how in ["--no-sandbox", "--no-sandbox --quiet", "--config off.toml"] {
         std::fs::write(wire.path("off.toml"), "sandbox = false\n").unwrap();
-        let mut recorder = Recorder::start(&wire, &format!("record -i v1 -w archive {how}"));
+        let mut recorder = Recorder::start(&wire, &format!("record -i v1 -w archive --limit 100% {how}"));
         recorder.says(warning);
         if !how.contains("quiet") {
             recorder.says("tapdex: recording v1 into archive");
@@ -118,7 +118,7 @@ fn to_be_without_it_is_said_loudly() {
         recorder.signal("TERM");
         recorder.wait().with(0, &[]);
     }
-    let mut recorder = Recorder::start(&wire, "record -i v1 -w archive");
+    let mut recorder = Recorder::start(&wire, "record -i v1 -w archive --limit 100%");
     recorder.says("tapdex: recording v1 into archive");
     assert_eq!(of_threads(&recorder, "Seccomp")[0], "2");
     recorder.signal("TERM");
