@@ -36,6 +36,7 @@ use tapdex_bitmap::{ALL_CODECS, Codec};
 use crate::beneath::{Rights, Root, read_text};
 use crate::capture::CaptureError;
 use crate::error::IndexError;
+use crate::fields::{Field, FieldSet};
 use crate::index::RowOrder;
 use crate::storage::temporary_path;
 
@@ -112,11 +113,13 @@ pub struct Settings {
     pub codec: CodecChoice,
     /// Whether they have checksums of all packets; those of recordings have them in any case.
     pub sums: bool,
+    /// The fields that they keep.
+    pub fields: FieldSet,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { order: Order::Flow, codec: CodecChoice::Auto, sums: false }
+        Self { order: Order::Flow, codec: CodecChoice::Auto, sums: false, fields: FieldSet::USUAL }
     }
 }
 
@@ -130,6 +133,9 @@ struct SettingsFile {
     /// Left out where it is not so, for programs that do not know it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     sums: bool,
+    /// Those that are kept beside the usual ones; left out where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    fields: Vec<String>,
 }
 
 /// The version of `archive.toml` that this program writes, and the only one that it reads.
@@ -287,7 +293,7 @@ impl Archive {
             Settings {
                 order: order.unwrap_or(base.order),
                 codec: codec.unwrap_or(base.codec),
-                sums: base.sums,
+                ..base
             }
         };
         let there = match read_settings(&root, &path) {
@@ -344,13 +350,17 @@ impl Archive {
 
     /// How the segments that are there were built; `None` if there are none.
     fn built_with(&self) -> Option<Settings> {
-        let (mut newest, mut sums) = (None, false);
+        let (mut newest, mut sums, mut fields) = (None, false, FieldSet::USUAL);
         let mut codecs = BTreeSet::new();
         for path in self.index_files().ok()? {
             let Ok(segment) = Segment::open(&path) else { continue };
             let modified = path.symlink_metadata().and_then(|data| data.modified()).ok();
             let columns = segment.index().schema().columns();
             codecs.extend(columns.map(|column| CodecChoice::Fixed(column.codec).to_string()));
+            fields = FieldSet::ALL
+                .iter()
+                .filter(|&f| segment.columns().knows(f))
+                .fold(fields, FieldSet::with);
             sums |= segment.index().has_pieces() && segment.recording_name().is_none();
             let order = match segment.index().row_order() {
                 RowOrder::Arrival => Order::Arrival,
@@ -363,7 +373,7 @@ impl Archive {
         let only = codecs.pop_first().filter(|_| codecs.is_empty());
         let only = only.and_then(|name| CodecChoice::parse(&name));
         let codec = only.filter(|&only| only != CodecChoice::Fixed(Codec::Roaring));
-        Some(Settings { order, codec: codec.unwrap_or(CodecChoice::Auto), sums })
+        Some(Settings { order, codec: codec.unwrap_or(CodecChoice::Auto), sums, fields })
     }
 
     /// Has segments to come keep checksums of all packets, or not; that is kept.
@@ -375,6 +385,19 @@ impl Archive {
         let path = self.folder.join(SETTINGS_NAME);
         write_settings(&self.root, &path, |there| Settings { sums, ..there.unwrap_or(base) })?;
         self.settings.sums = sums;
+        Ok(())
+    }
+
+    /// Has segments to come keep these fields beside the usual ones; that is kept.
+    pub fn keep_fields(&mut self, extra: FieldSet) -> Result<(), ArchiveError> {
+        let fields = FieldSet::USUAL.and(extra);
+        if self.settings.fields == fields {
+            return Ok(());
+        }
+        let base = self.settings;
+        let path = self.folder.join(SETTINGS_NAME);
+        write_settings(&self.root, &path, |there| Settings { fields, ..there.unwrap_or(base) })?;
+        self.settings.fields = fields;
         Ok(())
     }
 
@@ -595,7 +618,13 @@ fn read_settings(root: &Root, path: &Path) -> Result<Settings, ArchiveError> {
     }
     let codec = CodecChoice::parse(&file.codec)
         .ok_or_else(|| bad(format!("there is no codec {:?}{MENDED}", file.codec)))?;
-    Ok(Settings { order: file.order, codec, sums: file.sums })
+    let mut fields = FieldSet::USUAL;
+    for name in &file.fields {
+        let field = Field::of_name(name);
+        fields =
+            fields.with(field.ok_or_else(|| bad(format!("there is no field {name:?}{MENDED}")))?);
+    }
+    Ok(Settings { order: file.order, codec, sums: file.sums, fields })
 }
 
 /// Writes the settings of an archive. If another process does so at the moment, that one comes
@@ -614,6 +643,7 @@ fn write_settings(
                 order: settings.order,
                 codec: settings.codec.to_string(),
                 sums: settings.sums,
+                fields: settings.fields.extra().iter().map(|field| field.name().into()).collect(),
             };
             let text = toml::to_string(&file).unwrap_or_default();
             (there != Some(settings)).then(|| text.into_bytes())

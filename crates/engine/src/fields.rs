@@ -53,7 +53,7 @@ mod presence;
 mod set;
 mod text;
 
-pub(crate) use key::{Narrow, Wide, is_odd};
+pub(crate) use key::{Narrow, Wide, is_odd, mask};
 pub use length::{length_class, length_class_start};
 pub use names::{Ask, NAMES, Name, Part, for_top, wireshark};
 pub use presence::{Condition, Presence};
@@ -384,10 +384,49 @@ fields! {
     /// The class of the length on the wire.
     Length: "length", Kind::LengthClass, 1 Byte, Home::Packet,
         |p| length_class(p.wire_len).into();
+    // Up to here those of the first version.
+    /// Time to live of IPv4, or hop limit of IPv6.
+    IpTtl: "ip.ttl", Kind::Number(8), 1 Byte, Home::Narrow(5, 32),
+        |p| p.headers.ttl.into();
+    /// Differentiated services code point of IPv4 or IPv6.
+    IpDscp: "ip.dscp", Kind::Number(6), 1 Byte, Home::Narrow(5, 24),
+        |p| p.headers.dscp.into();
+    /// The window of TCP, as it stands in the header.
+    TcpWindow: "tcp.window", Kind::Number(16), 1 Short, Home::Packet,
+        |p| p.headers.tcp_window.into();
+    /// The length on the wire.
+    FrameLen: "frame.len", Kind::Number(32), 2 Short, Home::Packet,
+        |p| p.wire_len.into();
 }
 
 /// How many fields a segment knows that does not say which: those of the first version.
 pub(crate) const FIRST_FIELDS: usize = 30;
+
+/// Bytes of a header, as pcap-filter(7) loads them, that a field tells something of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// The field.
+    pub field: Field,
+    /// The header.
+    pub header: &'static str,
+    /// Where in it the bytes start.
+    pub at: u32,
+    /// How many there are.
+    pub size: u32,
+    /// The bits of the number they are that the field has, from `shift` up.
+    pub bits: u32,
+    /// Where these start.
+    pub shift: u32,
+}
+
+/// What can be loaded from headers and is a field of one digit. All packets have it that have the
+/// header: where that ends before the bytes, the frame is odd.
+pub static LOADS: &[Load] = &[
+    Load { field: Field::IpTtl, header: "ip", at: 8, size: 1, bits: 0xFF, shift: 0 },
+    Load { field: Field::IpTtl, header: "ip6", at: 7, size: 1, bits: 0xFF, shift: 0 },
+    Load { field: Field::IpDscp, header: "ip", at: 1, size: 1, bits: 0xFC, shift: 2 },
+    Load { field: Field::IpDscp, header: "ip6", at: 0, size: 2, bits: 0x0FC0, shift: 6 },
+];
 
 impl Field {
     /// All that is said of it.

@@ -292,6 +292,12 @@ pub struct Headers {
     pub icmp_code: u8,
     /// The flags byte of TCP.
     pub tcp_flags: u8,
+    /// The window of TCP, as it stands in the header; 0 if that is cut off before it.
+    pub tcp_window: u16,
+    /// Time to live of IPv4, or hop limit of IPv6.
+    pub ttl: u8,
+    /// Differentiated services code point of IPv4 or IPv6, 6 bits.
+    pub dscp: u8,
     /// Whether any of the fields that follow is set; if not, they hold what an earlier frame left.
     pub wide: bool,
     /// Source of IPv6.

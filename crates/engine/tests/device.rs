@@ -10,6 +10,7 @@ use tapdex_engine::archive::{
     Archive, ArchiveError, CodecChoice, DeviceReport, Ingest, IngestReport, Input, Order, Repair,
 };
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
+use tapdex_engine::fields::FieldSet;
 use tapdex_engine::storage::temporary_path;
 use tapdex_engine::testing::{Fault, PlainDevice};
 use tapdex_engine::traffic::{Profile, Traffic};
@@ -49,6 +50,7 @@ impl Place {
         let folder = self.folder.path().join(name);
         let mut archive = Archive::create(&folder, Some(order), Some(codec)).unwrap();
         archive.keep_sums(true).unwrap();
+        archive.keep_fields(FieldSet::ALL).unwrap();
         archive
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
-use tapdex_engine::fields::wireshark;
+use tapdex_engine::fields::{LOADS, Load, wireshark};
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::bpf::{BpfError, Program};
 use tapdex_engine::query::filter::{
@@ -301,6 +301,16 @@ fn words(test: &Test) -> Option<String> {
             let proto = if *version == IpVersion::V4 { "icmp" } else { "icmp6" };
             format!("{proto}[{}] {} {value}", usize::from(*code), sign(comparison))
         }
+        Test::Loaded { within, field, shift, mask, down, comparison, value } => {
+            let is_ip6 = **within == Test::EtherType(0x86DD);
+            assert!(is_ip6 || **within == Test::EtherType(0x0800), "{within:?}");
+            let is_it = |load: &&Load| {
+                (load.header == "ip6") == is_ip6 && (load.field, load.shift) == (*field, *shift)
+            };
+            let Load { header, at, size, bits, .. } = LOADS.iter().find(is_it)?;
+            assert_eq!(mask & !bits, 0, "bits that the field does not have");
+            format!("({header}[{at}:{size}] & {mask}) >> {down} {} {value}", sign(comparison))
+        }
         Test::Opaque { .. } | Test::Field(_) => return None,
     })
 }
@@ -361,6 +371,7 @@ fn tests_say_what_libpcap_does() {
         "IpMulticast",
         "IpProto",
         "Length",
+        "Loaded",
         "Mac",
         "Mpls",
         "Opaque",

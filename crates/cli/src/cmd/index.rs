@@ -9,6 +9,7 @@ use tapdex_engine::archive::{
     Archive, ArchiveError, CodecChoice, FileReport, Ingest, Input, Order, Progress as Done,
 };
 use tapdex_engine::capture;
+use tapdex_engine::fields::{Field, FieldSet};
 use tapdex_gpu::flow::SegmentIndexer;
 use tapdex_record::units;
 
@@ -42,6 +43,9 @@ use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 /// With --sums the index has a checksum of every 32 packets or so, by which whatever reads packets
 /// finds out if they have changed. That is kept for the next time as well, until --sums=no. What
 /// tapdex record has written has checksums in any case.
+///
+/// With --fields packets keep more fields than usual, so that filters and top need not read them
+/// for these; segments get larger. That is kept for the next time, until --fields none.
 ///
 /// With --device cuda a GPU sorts the flows of a segment and builds its columns. The index is the
 /// same, byte for byte. If the GPU fails, the CPU goes on. With --order arrival only the CPU works.
@@ -77,6 +81,10 @@ pub(crate) struct Args {
         default_missing_value = "yes"
     )]
     sums: Option<SumsArg>,
+    /// Fields to keep beside the usual ones, with commas between: ip.ttl, ip.dscp, tcp.window,
+    /// frame.len; or none.
+    #[arg(long, value_name = "FIELDS", value_parser = parse_fields)]
+    fields: Option<FieldSet>,
     #[command(flatten)]
     device: DeviceArg,
     /// Threads; 0 is one for each core.
@@ -126,6 +134,18 @@ fn parse_codec(text: &str) -> Result<CodecChoice, String> {
     })
 }
 
+fn parse_fields(text: &str) -> Result<FieldSet, String> {
+    let extra = FieldSet::ALL.extra();
+    if text == "none" {
+        return Ok(FieldSet::default());
+    }
+    let field = |name: &str| Field::of_name(name).filter(|&field| extra.contains(field));
+    text.split(',').map(field).collect::<Option<FieldSet>>().ok_or_else(|| {
+        let names: Vec<&str> = extra.iter().map(Field::name).collect();
+        format!("expected none, or some of {} with commas between", names.join(", "))
+    })
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let stdin = args.files.iter().filter(|path| path.as_os_str() == "-").count();
     ensure!(stdin <= 1, "standard input (-) can be read once");
@@ -141,6 +161,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return Err(error.into());
     }
     let mut archive = Archive::create(&args.output, order, args.codec)?;
+    if let Some(fields) = args.fields {
+        archive.keep_fields(fields)?;
+    }
     if let Some(sums) = args.sums {
         archive.keep_sums(sums == SumsArg::Yes)?;
     }

@@ -20,7 +20,7 @@ use fields::{NameParser, Value};
 /// Show the most frequent values of a field among the packets that match.
 ///
 /// They are counted in the index; packets are read only where the filter needs it, or where a
-/// segment was written by a version of this program that did not know the field.
+/// segment does not know the field: it is an older one, or index --fields did not ask for it.
 ///
 ///     tapdex top src
 ///     tapdex top port.dst -n 5 'tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn'
@@ -35,11 +35,12 @@ use fields::{NameParser, Value};
 /// Fields of one kind of packets:
 ///
 ///     ip.src, ip.dst, ip.addr, ip6.src, ip6.dst, ip6.addr, ip.proto, l4, fragment
-///     tcp.srcport, tcp.dstport, tcp.port, udp.srcport, udp.dstport, udp.port, sctp.srcport,
-///     sctp.dstport, sctp.port, tcp.flags, icmp.type, icmp.code, icmp6.type, icmp6.code
+///     ip.ttl, ip.dscp, tcp.srcport, tcp.dstport, tcp.port, udp.srcport, udp.dstport, udp.port
+///     sctp.srcport, sctp.dstport, sctp.port, tcp.flags, tcp.window
+///     icmp.type, icmp.code, icmp6.type, icmp6.code
 ///     eth.src, eth.dst, mac, eth.type, vlan, vlan.inner, mpls, encap, arp.src, arp.dst
 ///     tunnel, tunnel.id, inner.type, inner.src, inner.dst, inner.l4, inner.port.src,
-///     inner.port.dst, iface, length
+///     inner.port.dst, iface, length, frame.len
 ///
 /// A packet that does not have the field is not counted. Fields of both ends (addr, port, mac)
 /// count each end. The share is that of all ends, or packets, that were counted.

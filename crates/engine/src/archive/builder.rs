@@ -61,8 +61,9 @@ pub(super) struct SegmentBuilder {
     flow_of: Vec<u32>,
     /// What records have for themselves.
     own: Own,
-    /// The fields that are kept.
+    /// The fields that are kept, and their bits in the key of a flow.
     keep: FieldSet,
+    mask: Narrow,
     marks: Vec<Mark>,
     /// Checksums of the packets, if there are to be any.
     sums: Option<PieceSums>,
@@ -95,12 +96,14 @@ struct Pending {
 }
 
 impl SegmentBuilder {
-    pub(super) fn new() -> Self {
+    /// Keeps these fields of packets.
+    pub(super) fn new(keep: FieldSet) -> Self {
         Self {
             flows: Flows::new(),
             flow_of: Vec::new(),
-            own: own(),
-            keep: FieldSet::ALL,
+            own: own(keep),
+            keep,
+            mask: fields::mask(keep),
             marks: Vec::new(),
             sums: None,
             pending: Box::default(),
@@ -112,7 +115,7 @@ impl SegmentBuilder {
             column: ColumnIndex::default(),
             digits: Vec::new(),
             row_map: Vec::new(),
-            row_own: own(),
+            row_own: own(keep),
         }
     }
 
@@ -186,7 +189,8 @@ impl SegmentBuilder {
         pending.mark.time_min = pending.mark.time_min.min(time);
         pending.mark.time_max = pending.mark.time_max.max(time);
         let at = pending.len % BATCH;
-        pending.keys[at] = fields::narrow(&packet);
+        let key = fields::narrow(&packet);
+        pending.keys[at] = std::array::from_fn(|word| key[word] & self.mask[word]);
         if packet.headers.wide {
             pending.wide[pending.wide_len % BATCH] = (at, fields::wide(&packet));
             pending.wide_len += 1;
@@ -411,18 +415,22 @@ impl<'a> Target<'a> {
 type Own = [Plane; OWN_DIGITS];
 
 /// Empty lists for what records have for themselves.
-fn own() -> Own {
+fn own(keep: FieldSet) -> Own {
     let packets = FIELDS.iter().filter(|spec| !spec.is_of_flow());
-    let mut widths = packets.flat_map(|spec| spec.places().map(|_| spec.width));
-    std::array::from_fn(|_| match widths.next() {
+    let width = |spec: &Spec| keep.contains(spec.field).then_some(spec.width);
+    let mut widths = packets.flat_map(|spec| spec.places().map(move |_| width(spec)));
+    std::array::from_fn(|_| match widths.next().flatten() {
         Some(Width::Short) => Plane::Shorts(Vec::new()),
-        Some(Width::Byte) | None => Plane::Bytes(Vec::new()),
+        Some(Width::Byte) => Plane::Bytes(Vec::new()),
+        None => Plane::Unkept,
     })
 }
 
 /// A digit of each record.
 #[derive(Debug)]
 enum Plane {
+    /// Of a field that is not kept: it stays empty.
+    Unkept,
     Bytes(Vec<u8>),
     Shorts(Vec<u16>),
 }
@@ -430,6 +438,7 @@ enum Plane {
 impl Plane {
     fn clear(&mut self) {
         match self {
+            Self::Unkept => {}
             Self::Bytes(list) => list.clear(),
             Self::Shorts(list) => list.clear(),
         }
@@ -437,6 +446,7 @@ impl Plane {
 
     fn extend(&mut self, digits: &[u16]) {
         match self {
+            Self::Unkept => {}
             Self::Bytes(list) => list.extend(digits.iter().map(|digit| digit.to_le_bytes()[0])),
             Self::Shorts(list) => list.extend_from_slice(digits),
         }
@@ -444,6 +454,7 @@ impl Plane {
 
     fn is_zero(&self) -> bool {
         match self {
+            Self::Unkept => true,
             Self::Bytes(list) => list.iter().all(|&digit| digit == 0),
             Self::Shorts(list) => list.iter().all(|&digit| digit == 0),
         }
@@ -451,6 +462,7 @@ impl Plane {
 
     fn digits(&self) -> Digits<'_> {
         match self {
+            Self::Unkept => Digits::Bytes(&[]),
             Self::Bytes(list) => Digits::Bytes(list),
             Self::Shorts(list) => Digits::Shorts(list),
         }
@@ -459,6 +471,7 @@ impl Plane {
     /// The first digits, so many at most.
     fn first(&self, most: usize) -> Vec<u16> {
         match self {
+            Self::Unkept => Vec::new(),
             Self::Bytes(list) => list.iter().take(most).map(|&digit| digit.into()).collect(),
             Self::Shorts(list) => list.iter().take(most).copied().collect(),
         }
@@ -468,9 +481,7 @@ impl Plane {
     fn gather(&self, records: &[u32], target: &mut Self) {
         fn pick<T: Copy>(from: &[T], records: &[u32], to: &mut Vec<T>) {
             to.clear();
-            if !from.is_empty() {
-                to.extend(records.iter().map(|&record| from[record as usize]));
-            }
+            to.extend(records.iter().map(|&record| from[record as usize]));
         }
         match (self, target) {
             (Self::Bytes(from), Self::Bytes(to)) => pick(from, records, to),

@@ -105,7 +105,7 @@ impl<'a> Drafter<'a> {
     /// Writes a draft of what has come since the last one, or of as much of it as a draft has.
     /// Returns how many packets that are.
     pub fn write(&mut self, storage: &dyn Storage) -> Result<u64, ArchiveError> {
-        let mut builder = SegmentBuilder::new();
+        let mut builder = SegmentBuilder::new(self.archive.settings().fields);
         let Some(note) = self.read(&mut builder, &Limits::new(DRAFT_RECORDS, 1))? else {
             return Ok(0);
         };
@@ -125,7 +125,7 @@ impl<'a> Drafter<'a> {
     /// Segments in memory of all that is there.
     fn in_memory(&mut self) -> Result<Vec<Segment>, ArchiveError> {
         let limits = Limits::new(RECORDS_MAX, 1);
-        let mut builder = SegmentBuilder::new();
+        let mut builder = SegmentBuilder::new(self.archive.settings().fields);
         let mut segments = Vec::new();
         while let Some(note) = self.read(&mut builder, &limits)? {
             let ended = !builder.is_full(&limits);

@@ -356,7 +356,7 @@ impl<'a> Ingest<'a> {
 
     /// Takes jobs until there are none left and none can come.
     fn work(&self, shared: &Shared<'_>) {
-        let mut builder = SegmentBuilder::new();
+        let mut builder = SegmentBuilder::new(self.archive.settings().fields);
         loop {
             let job = {
                 let mut queue = lock(&shared.queue);
@@ -403,7 +403,7 @@ impl<'a> Ingest<'a> {
         lock(&shared.parts)[job.input].running += 1;
         builder.clear();
         let limits = self.limits();
-        let Settings { order, codec, sums } = self.archive.settings();
+        let Settings { order, codec, sums, .. } = self.archive.settings();
         let name = self.archive.index_stem(&state.path);
         if sums || is_recording(&name) {
             // The head of the file is the head of its first part.

@@ -10,10 +10,10 @@
 //! 2  number of the wide part 32 | source port 16 | destination port 16
 //! 3  source MAC 48 | VLAN id 16
 //! 4  destination MAC 48 | inner VLAN id 16
-//! 5  transport 8 | ICMP type 8 | ICMP code 8 | 0 8 | 0 8 | MPLS label 24
+//! 5  transport 8 | ICMP type 8 | ICMP code 8 | time to live 8 | DSCP 8 | MPLS label 24
 //! ```
 
-use super::{Field, Home};
+use super::{FIELDS, Field, FieldSet, Home, Place};
 use crate::index::Width;
 
 /// The key of a flow.
@@ -48,6 +48,19 @@ pub(super) fn digit(value: u128, shift: u32, width: Width) -> u16 {
         Width::Byte => low.into(),
         Width::Short => u16::from_le_bytes([low, high]),
     }
+}
+
+/// The bits of a key that some fields have, and of no others; all of those that number wide parts.
+pub(crate) fn mask(keep: FieldSet) -> Narrow {
+    let mut mask = [u64::MAX; 6];
+    for spec in FIELDS.iter().filter(|spec| !keep.contains(spec.field)) {
+        for place in spec.places() {
+            if let Place::Narrow(word, shift) = place {
+                mask[word] &= !(((1 << spec.width.bits()) - 1) << shift);
+            }
+        }
+    }
+    mask
 }
 
 /// Whether the headers of a flow are odd.

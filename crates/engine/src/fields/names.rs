@@ -101,8 +101,10 @@ use Kind::{
 names! {
     "frame", [], "", "", Presence [Length LengthClass, ALWAYS];
     "frame.len", [], "`len`, `less`, `greater`",
-        "bytes on the wire; those at the edge of a class of lengths are looked up in the packets",
-        Length [Length LengthClass, ALWAYS];
+        "bytes on the wire",
+        Length [FrameLen Number(32), ALWAYS];
+    -, ["frame.len"], "`len`, `less`, `greater`", "bytes on the wire",
+        Value [FrameLen Number(32), ALWAYS];
     -, ["length", "len"], "`len`, `less`, `greater`", "class of lengths",
         Value [Length LengthClass, ALWAYS];
     "frame.time", [], "`after`, `before`",
@@ -162,6 +164,12 @@ names! {
     "ip.proto", [], "`ip proto`", "protocol in the IPv4 header", Value [IpProto Protocol, IP4];
     -, ["ip.proto"], "`ip proto`, `ip6 proto`", "protocol or next header in the IP header",
         Value [IpProto Protocol, IP];
+    "ip.ttl", [], "`ip[8]`", "time to live", Value [IpTtl Number(8), IP4];
+    "ip.dsfield.dscp", [], "`ip[1] & 0xfc`", "differentiated services code point",
+        Value [IpDscp Number(6), IP4];
+    -, ["ip.ttl"], "`ip[8]`, `ip6[7]`", "time to live, or hop limit", Value [IpTtl Number(8), IP];
+    -, ["ip.dscp"], "`ip[1] & 0xfc`, `ip6[0:2] & 0xfc0`", "differentiated services code point",
+        Value [IpDscp Number(6), IP];
     "ipv6", [], "`ip6`", "", Presence [Ip6Src Ipv6, IP6];
     "ipv6.src", ["ip6.src", "ipv6.src"], "`src host`, `src net`", "IPv6 address",
         Value [Ip6Src Ipv6, IP6];
@@ -171,6 +179,9 @@ names! {
         Value [Ip6Src Ipv6, IP6; Ip6Dst Ipv6, IP6];
     "ipv6.nxt", [], "`ip6 proto`", "next header in the IPv6 header",
         Value [IpProto Protocol, IP6];
+    "ipv6.hlim", [], "`ip6[7]`", "hop limit", Value [IpTtl Number(8), IP6];
+    "ipv6.tclass.dscp", [], "`ip6[0:2] & 0xfc0`", "differentiated services code point",
+        Value [IpDscp Number(6), IP6];
     -, ["port.src", "srcport"], "`src port`", "port", Value [PortSrc Number(16), TRANSPORT];
     -, ["port.dst", "dstport"], "`dst port`", "port", Value [PortDst Number(16), TRANSPORT];
     -, ["port"], "`port`, `portrange`", "port",
@@ -208,6 +219,8 @@ names! {
         Bit(6) [TcpFlags Flags, TCP];
     "tcp.flags.cwr", [], "`tcp[tcpflags] & MASK`", "0, 1, `false`, `true`",
         Bit(7) [TcpFlags Flags, TCP];
+    "tcp.window_size_value", ["tcp.window"], "`tcp[14:2]`",
+        "window as it stands in the header", Value [TcpWindow Number(16), TCP];
     "icmp", [], "`icmp`", "", Presence [IcmpType Number(8), ICMP];
     "icmp.type", [], "`icmp[icmptype]`", "a number", Value [IcmpType Number(8), ICMP];
     "icmp.code", [], "`icmp[icmpcode]`", "a number", Value [IcmpCode Number(8), ICMP];

@@ -14,6 +14,9 @@ impl FieldSet {
     /// Those of the first version: what a segment knows that does not say which fields it knows.
     pub const FIRST: Self = Self(u64::MAX >> (64 - FIRST_FIELDS));
 
+    /// Those that a segment keeps if nothing else is asked for.
+    pub const USUAL: Self = Self::FIRST;
+
     /// Whether a field is in it.
     pub fn contains(self, field: Field) -> bool {
         self.0 >> (field as u8) & 1 == 1
@@ -29,6 +32,12 @@ impl FieldSet {
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// Those that are kept only if they are asked for.
+    #[must_use]
+    pub fn extra(self) -> Self {
+        Self(self.0 & !Self::USUAL.0)
     }
 
     /// Its fields, in the order in which they are written.

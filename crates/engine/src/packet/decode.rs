@@ -104,6 +104,9 @@ fn reset(target: &mut Headers) {
         icmp_type,
         icmp_code,
         tcp_flags,
+        tcp_window,
+        ttl,
+        dscp,
         wide,
         ip6_src: _,
         ip6_dst: _,
@@ -116,7 +119,8 @@ fn reset(target: &mut Headers) {
     (*vlan, *vlan_inner, *mpls) = (0, 0, 0);
     (*ip_src, *ip_dst, *proto, *l4) = (0, 0, 0, 0);
     (*port_src, *port_dst) = (0, 0);
-    (*icmp_type, *icmp_code, *tcp_flags) = (0, 0, 0);
+    (*icmp_type, *icmp_code, *tcp_flags, *tcp_window) = (0, 0, 0, 0);
+    (*ttl, *dscp) = (0, 0);
 }
 
 /// Makes the wide fields valid, and empty.
@@ -272,6 +276,7 @@ fn ipv4(packet: &[u8], target: &mut Headers) -> Option<()> {
     target.ip_dst = word(header, 16);
     target.proto = proto;
     target.l4 = proto;
+    (target.ttl, target.dscp) = (header[8], header[1] >> 2);
     let fragment = half(header, 6);
     let len_bytes = usize::from(header[0] & 15) * 4;
     if len_bytes < 20 {
@@ -288,6 +293,7 @@ fn ipv4(packet: &[u8], target: &mut Headers) -> Option<()> {
         protocol::TCP => {
             ports(rest.first_chunk()?, target);
             target.tcp_flags = rest.first_chunk::<14>()?[13];
+            target.tcp_window = window(rest);
         }
         protocol::UDP => {
             ports(rest.first_chunk()?, target);
@@ -313,10 +319,13 @@ fn ipv6(packet: &[u8], target: &mut Headers) -> Option<()> {
     let proto = header[6];
     target.proto = proto;
     target.l4 = proto;
+    // Behind the four bits of the version.
+    (target.ttl, target.dscp) = (header[7], header[0] << 2 & 0x3C | header[1] >> 6);
     match proto {
         protocol::TCP => {
             ports(rest.first_chunk()?, target);
             target.tcp_flags = rest.get(13).copied().unwrap_or(0);
+            target.tcp_window = window(rest);
         }
         protocol::UDP => {
             ports(rest.first_chunk()?, target);
@@ -327,6 +336,12 @@ fn ipv6(packet: &[u8], target: &mut Headers) -> Option<()> {
         _ => return extended6(proto, rest, target),
     }
     Some(())
+}
+
+/// The window of a TCP header; 0 if it is cut off before that.
+#[inline]
+fn window(rest: &[u8]) -> u16 {
+    rest.first_chunk::<16>().map_or(0, |header| half(header, 14))
 }
 
 /// Both addresses of an IPv6 header.
@@ -355,6 +370,7 @@ fn extended6(proto: u8, payload: &[u8], target: &mut Headers) -> Option<()> {
                 }
                 if l4 == protocol::TCP {
                     target.tcp_flags = rest.get(13).copied().unwrap_or(0);
+                    target.tcp_window = window(rest);
                 } else if l4 == protocol::UDP {
                     tunnel::udp(rest, target);
                 }

@@ -7,7 +7,7 @@ use tapdex_bitmap::Chunks;
 use super::fields::presence_rows;
 use super::plan::{Dialect, Planner, Set};
 use crate::archive::{ArchiveError, Segment, UnreadPackets};
-use crate::fields::{Field, Kind, Name, Packet, Part, Shown};
+use crate::fields::{Field, Name, Packet, Part, Shown};
 use crate::index::MARK_RECORDS;
 use crate::packet::{Headers, decode};
 
@@ -40,7 +40,7 @@ pub fn count_name(
         let packet = Packet::new(record, &headers);
         for part in &unknown {
             let value = part.field.value(&packet);
-            let says = value != 0 || !headers.odd || is_never_cut_off(part.kind);
+            let says = value != 0 || !headers.odd || is_never_cut_off(part.field);
             if says && part.presence.holds(&packet) {
                 *counts.entry(Shown(part.kind, value)).or_default() += 1;
             }
@@ -50,9 +50,9 @@ pub fn count_name(
     Ok((records.len() as u64, unread))
 }
 
-/// Whether a 0 of this kind is never that of a header that is cut off.
-fn is_never_cut_off(kind: Kind) -> bool {
-    matches!(kind, Kind::Encap | Kind::Interface | Kind::LengthClass)
+/// Whether a 0 of this field is never that of a header that is cut off.
+fn is_never_cut_off(field: Field) -> bool {
+    matches!(field, Field::Encap | Field::Interface | Field::Length | Field::FrameLen)
 }
 
 /// Counts the values of a field that the segment knows, among the rows that have it.
@@ -82,7 +82,7 @@ fn count_part(
                 let odd = common(odd.into_rows(columns.rows()).ids(), &had);
                 had.retain(|row| odd.binary_search(row).is_err());
                 count_values(segment, part.field, Some(&odd), &mut found)?;
-                if !is_never_cut_off(part.kind) {
+                if !is_never_cut_off(part.field) {
                     found.remove(&0);
                 }
             }

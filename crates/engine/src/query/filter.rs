@@ -10,7 +10,7 @@ mod print;
 
 use std::ops::{Range, RangeInclusive};
 
-use crate::fields::Name;
+use crate::fields::{Field, Name};
 
 /// The language of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,6 +187,24 @@ pub enum Test {
         version: IpVersion,
         /// The code, and not the type.
         code: bool,
+        /// How it is compared.
+        comparison: Comparison,
+        /// With what.
+        value: u32,
+    },
+    /// Bytes of a header that are a field of the index, compared with a number: `ip[8] < 5`,
+    /// `ip[1] & 0xfc = 0xb8`. Where `within` does not hold, it is false.
+    Loaded {
+        /// The test for the header.
+        within: Box<Test>,
+        /// The field.
+        field: Field,
+        /// Where the field stands in the number that is loaded.
+        shift: u32,
+        /// The bits of that number that count, all of them the field's.
+        mask: u32,
+        /// By how many bits the rest is moved down.
+        down: u32,
         /// How it is compared.
         comparison: Comparison,
         /// With what.

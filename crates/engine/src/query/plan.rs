@@ -377,6 +377,9 @@ impl<'a> Planner<'a> {
                 Reading::Nowhere
             }
             _ if matches!(term.test, Test::Opaque { .. }) => Reading::Within(level, test),
+            (Test::Loaded { field, within, .. }, _) if !self.columns.knows(*field) => {
+                Reading::Within(level, within)
+            }
             _ => Reading::At(level, test),
         }
     }
@@ -546,6 +549,14 @@ impl<'a> Planner<'a> {
                 ];
                 all(behind(kind)?, more)
             }
+            Test::Loaded { field, within, .. } => {
+                let digits = digits_where(|digit| test.holds_for(digit));
+                let found = self.first_digit(*field, &digits)?;
+                if matches!(found, Set::None) {
+                    return Ok(Set::None);
+                }
+                self.test(level, within)?.and(found)
+            }
             // Unclear in all rows.
             Test::Length(..) | Test::Opaque { .. } | Test::Field(_) => Set::None,
         })
@@ -694,11 +705,17 @@ impl<'a> Planner<'a> {
 
     /// Rows whose length is in one of some ranges for certain.
     pub(crate) fn length(&self, lengths: &[RangeInclusive<u128>]) -> Planned<'a> {
+        if self.columns.knows(Field::FrameLen) {
+            return self.ranges(Field::FrameLen, lengths);
+        }
         self.first_digit(Field::Length, &self.classes(lengths, true)?)
     }
 
-    /// Rows whose class has lengths inside and outside of the ranges.
+    /// Rows whose class has lengths inside and outside of the ranges, where only that is known.
     pub(crate) fn length_edge(&self, lengths: &[RangeInclusive<u128>]) -> Planned<'a> {
+        if self.columns.knows(Field::FrameLen) {
+            return Ok(Set::None);
+        }
         self.first_digit(Field::Length, &self.classes(lengths, false)?)
     }
 
@@ -788,6 +805,7 @@ fn is_plain(test: &Test) -> bool {
         | Test::Vlan(_)
         | Test::Mpls(_)
         | Test::Length(..)
+        | Test::Loaded { .. }
         | Test::Opaque { .. }
         | Test::Field(_) => false,
     }
@@ -805,6 +823,18 @@ pub(crate) fn terms(expr: &Expr) -> Vec<&Term> {
 /// The digits of a byte for which something holds.
 fn digits_where(holds: impl Fn(u32) -> bool) -> Vec<u16> {
     (0..=255).filter(|&digit| holds(u32::from(digit))).collect()
+}
+
+impl Test {
+    /// Whether a test of bytes of a header holds, by the value of the field.
+    fn holds_for(&self, value: u32) -> bool {
+        match *self {
+            Self::Loaded { shift, mask, down, comparison, value: with, .. } => {
+                comparison.holds((value << shift & mask) >> down, with)
+            }
+            _ => false,
+        }
+    }
 }
 
 impl Comparison {

@@ -210,7 +210,8 @@ impl Query {
     /// Whether the filter has terms that columns do not know, so that packets are read for it.
     fn reads_packets(&self) -> bool {
         let is_unknown = |term: &&super::filter::Term| {
-            matches!(term.test, Test::Opaque { .. }) || term.shift == Shift::Elsewhere
+            matches!(term.test, Test::Opaque { .. } | Test::Loaded { .. })
+                || term.shift == Shift::Elsewhere
         };
         self.filter.expr.as_ref().is_some_and(|expr| terms(expr).iter().any(is_unknown))
     }

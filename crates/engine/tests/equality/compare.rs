@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use tapdex_engine::archive::{Archive, ArchiveError, CodecChoice, Ingest, Input, Order, Segment};
+use tapdex_engine::fields::FieldSet;
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::filter::{Filter, Syntax};
 use tapdex_engine::query::{Answer, Query};
@@ -31,7 +32,11 @@ pub(crate) struct Indexed {
 pub(crate) fn index(capture: &Path, order: Order, codec: &str, records_max: usize) -> Indexed {
     let folder = tempfile::tempdir().unwrap();
     let choice = CodecChoice::parse(codec).unwrap();
-    let archive = Archive::create(folder.path(), Some(order), Some(choice)).unwrap();
+    let mut archive = Archive::create(folder.path(), Some(order), Some(choice)).unwrap();
+    // Some know all fields, and others have to read packets for some.
+    if ["plwah", "hipes", "auto"].contains(&codec) {
+        archive.keep_fields(FieldSet::ALL).unwrap();
+    }
     let inputs = [Input::File(capture.to_owned())];
     let report = Ingest::new(&archive).records_max(records_max).run(&inputs).unwrap();
     let (mut segments, failed) = archive.segments().unwrap();

@@ -1,6 +1,7 @@
 //! Arithmetic in filters: what it computes, what it presumes, and its text.
 
 use super::{Comparison, IpVersion, Test};
+use crate::fields::{LOADS, Load};
 
 /// What an expression is, as far as a test can be made of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -13,6 +14,10 @@ enum Shape {
     MaskedFlags(u32),
     /// Type or code of ICMP.
     Icmp { version: IpVersion, code: bool },
+    /// Bytes that a field tells something of.
+    Loaded(&'static Load),
+    /// The same, a mask, and by how many bits it is moved down.
+    Masked(&'static Load, u32, u32),
     /// Anything else.
     Other,
 }
@@ -192,6 +197,10 @@ impl Arithmetic {
             ("tcp", Some(13), 1) => Shape::Flags,
             ("icmp", Some(at @ 0..=1), 1) => Shape::Icmp { version: IpVersion::V4, code: at == 1 },
             ("icmp6", Some(at @ 0..=1), 1) => Shape::Icmp { version: IpVersion::V6, code: at == 1 },
+            (_, Some(at), _) => LOADS
+                .iter()
+                .find(|load| (load.header, load.at, load.size) == (proto, at, size))
+                .map_or(Shape::Other, Shape::Loaded),
             _ => Shape::Other,
         };
         let text = match size {
@@ -242,6 +251,16 @@ impl Arithmetic {
             (self.nesting + usize::from(!bare)).max(right.nesting + usize::from(!right_bare));
         let shape = match (self.shape, operator, right.constant) {
             (Shape::Flags, Operator::And, Some(mask)) => Shape::MaskedFlags(mask),
+            (Shape::Loaded(load), Operator::And, Some(mask)) => Shape::Masked(load, mask, 0),
+            (Shape::Masked(load, old, 0), Operator::And, Some(mask)) => {
+                Shape::Masked(load, old & mask, 0)
+            }
+            (Shape::Loaded(load), Operator::Rsh, Some(down @ 0..32)) => {
+                Shape::Masked(load, u32::MAX, down)
+            }
+            (Shape::Masked(load, mask, 0), Operator::Rsh, Some(down @ 0..32)) => {
+                Shape::Masked(load, mask, down)
+            }
             _ => Shape::Other,
         };
         let constant = match (self.constant, right.constant) {
@@ -298,8 +317,31 @@ impl Arithmetic {
                 Test::TcpFlags { mask: mask.to_le_bytes()[0], comparison, value }
             }
             Shape::Icmp { version, code } => Test::Icmp { version, code, comparison, value },
+            Shape::Loaded(load) => return self.loaded(load, (u32::MAX, 0), comparison, value),
+            Shape::Masked(load, mask, down) => {
+                return self.loaded(load, (mask, down), comparison, value);
+            }
             Shape::Other => return None,
         })
+    }
+
+    /// The test of bytes that a field tells something of, if it tells all that counts.
+    fn loaded(
+        &self,
+        load: &Load,
+        (mask, down): (u32, u32),
+        comparison: Comparison,
+        value: u32,
+    ) -> Option<Test> {
+        let all = u32::MAX.checked_shr(32 - 8 * load.size).unwrap_or(0);
+        // Bits that are moved out do not count.
+        let mask = mask & all & u32::MAX.checked_shl(down).unwrap_or(0);
+        if mask & !load.bits != 0 {
+            return None;
+        }
+        let within = Box::new(self.within.clone()?);
+        let Load { field, shift, .. } = *load;
+        Some(Test::Loaded { within, field, shift, mask, down, comparison, value })
     }
 }
 

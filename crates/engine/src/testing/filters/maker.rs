@@ -232,6 +232,7 @@ impl<'v> Maker<'v> {
                 }
             }
             17..19 => self.flags(),
+            19 if self.below(2) == 0 => self.loaded(),
             19 => {
                 let comparison = self.comparison();
                 match self.below(3) {
@@ -263,6 +264,30 @@ impl<'v> Maker<'v> {
 
     fn comparison(&mut self) -> &'static str {
         self.of(&["=", "==", "!=", "<", "<=", ">", ">="])
+    }
+
+    /// Bytes of a header that are a field of the index, or nearly.
+    fn loaded(&mut self) -> String {
+        let number = self.of(&[0, 1, 5, 32, 63, 64, 127, 128, 184, 255, 256, 2_048]);
+        let bytes = self.of(&[
+            "ip[8]",
+            "ip6[7]",
+            "ip[8] & 0xf0",
+            "ip[8:1] >> 4",
+            "ip[1] & 0xfc",
+            "ip[1] & 0xe0",
+            "(ip[1] & 0xfc) >> 2",
+            "ip[1] >> 2",
+            "ip[1] >> 1",
+            "ip6[0:2] & 0xfc0",
+            "(ip6[0:2] & 0xfff) >> 6",
+            "(ip[8] & 0x7f) & 0xf8",
+        ]);
+        let comparison = self.comparison();
+        match self.below(4) {
+            0 => format!("{number} {comparison} {bytes}"),
+            _ => format!("{bytes} {comparison} {number}"),
+        }
     }
 
     fn flags(&mut self) -> String {
@@ -408,7 +433,16 @@ impl<'v> Maker<'v> {
                 let left = match self.below(3) {
                     0 => self.accessor(),
                     1 => "tcp[tcpflags]".to_owned(),
-                    _ => self.of(&["icmp[icmptype]", "icmp6[icmp6code]", "len"]).to_owned(),
+                    _ => self
+                        .of(&[
+                            "icmp[icmptype]",
+                            "icmp6[icmp6code]",
+                            "len",
+                            "ip[8]",
+                            "ip[1]",
+                            "ip6[7]",
+                        ])
+                        .to_owned(),
                 };
                 let number = self.of(&[0, 1, 16, 255, 256, 65_535, 1 << 31]);
                 format!("{left} {zero} {} {number}", self.comparison())
