@@ -197,6 +197,7 @@ fn bash_completes_commands_and_options() {
     assert_eq!(offered("tapdex search", "--coun").unwrap(), ["--count"]);
     assert_eq!(offered("tapdex index --order", "a").unwrap(), ["arrival"]);
     assert_eq!(offered("tapdex completion", "ba").unwrap(), ["bash"]);
+    assert_eq!(offered("tapdex top", "ip.tt").unwrap(), ["ip.ttl"]);
     let all = offered("tapdex", "").unwrap();
     for command in listed(&[]) {
         assert!(all.contains(&command), "{command} in {all:?}");

@@ -417,15 +417,27 @@ pub struct Load {
     pub bits: u32,
     /// Where these start.
     pub shift: u32,
+    /// It is behind the network header: later fragments do not have it, and where the frame ends
+    /// before it the field is 0.
+    pub is_transport: bool,
+}
+
+impl Load {
+    /// All bits of a byte of a network header, or some of two.
+    const fn new(field: Field, (header, at, size): (&'static str, u32, u32), bits: u32) -> Self {
+        let shift = bits.trailing_zeros();
+        Self { field, header, at, size, bits, shift, is_transport: false }
+    }
 }
 
 /// What can be loaded from headers and is a field of one digit. All packets have it that have the
-/// header: where that ends before the bytes, the frame is odd.
+/// header: where that ends before the bytes, the frame is odd, or the field is 0.
 pub static LOADS: &[Load] = &[
-    Load { field: Field::IpTtl, header: "ip", at: 8, size: 1, bits: 0xFF, shift: 0 },
-    Load { field: Field::IpTtl, header: "ip6", at: 7, size: 1, bits: 0xFF, shift: 0 },
-    Load { field: Field::IpDscp, header: "ip", at: 1, size: 1, bits: 0xFC, shift: 2 },
-    Load { field: Field::IpDscp, header: "ip6", at: 0, size: 2, bits: 0x0FC0, shift: 6 },
+    Load::new(Field::IpTtl, ("ip", 8, 1), 0xFF),
+    Load::new(Field::IpTtl, ("ip6", 7, 1), 0xFF),
+    Load::new(Field::IpDscp, ("ip", 1, 1), 0xFC),
+    Load::new(Field::IpDscp, ("ip6", 0, 2), 0x0FC0),
+    Load { is_transport: true, ..Load::new(Field::TcpWindow, ("tcp", 14, 2), 0xFFFF) },
 ];
 
 impl Field {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
-use tapdex_engine::fields::{LOADS, Load, wireshark};
+use tapdex_engine::fields::{Load, wireshark};
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::bpf::{BpfError, Program};
 use tapdex_engine::query::filter::{
@@ -301,13 +301,12 @@ fn words(test: &Test) -> Option<String> {
             let proto = if *version == IpVersion::V4 { "icmp" } else { "icmp6" };
             format!("{proto}[{}] {} {value}", usize::from(*code), sign(comparison))
         }
-        Test::Loaded { within, field, shift, mask, down, comparison, value } => {
-            let is_ip6 = **within == Test::EtherType(0x86DD);
-            assert!(is_ip6 || **within == Test::EtherType(0x0800), "{within:?}");
-            let is_it = |load: &&Load| {
-                (load.header == "ip6") == is_ip6 && (load.field, load.shift) == (*field, *shift)
-            };
-            let Load { header, at, size, bits, .. } = LOADS.iter().find(is_it)?;
+        Test::Loaded { load, within, mask, down, comparison, value } => {
+            let Load { header, at, size, bits, .. } = load;
+            let tcp = Test::IpProto { version: Some(IpVersion::V4), proto: 6 };
+            let all = [Test::EtherType(0x0800), Test::EtherType(0x86DD), tcp];
+            let headers = ["ip", "ip6", "tcp"].iter().zip(all);
+            assert!(headers.into_iter().any(|(name, test)| name == header && test == **within));
             assert_eq!(mask & !bits, 0, "bits that the field does not have");
             format!("({header}[{at}:{size}] & {mask}) >> {down} {} {value}", sign(comparison))
         }

@@ -10,7 +10,7 @@ mod print;
 
 use std::ops::{Range, RangeInclusive};
 
-use crate::fields::{Field, Name};
+use crate::fields::{Load, Name};
 
 /// The language of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,11 +197,9 @@ pub enum Test {
     Loaded {
         /// The test for the header.
         within: Box<Test>,
-        /// The field.
-        field: Field,
-        /// Where the field stands in the number that is loaded.
-        shift: u32,
-        /// The bits of that number that count, all of them the field's.
+        /// The bytes, and the field.
+        load: &'static Load,
+        /// The bits of the number they are that count, all of them the field's.
         mask: u32,
         /// By how many bits the rest is moved down.
         down: u32,

@@ -377,7 +377,7 @@ impl<'a> Planner<'a> {
                 Reading::Nowhere
             }
             _ if matches!(term.test, Test::Opaque { .. }) => Reading::Within(level, test),
-            (Test::Loaded { field, within, .. }, _) if !self.columns.knows(*field) => {
+            (Test::Loaded { load, within, .. }, _) if !self.columns.knows(load.field) => {
                 Reading::Within(level, within)
             }
             _ => Reading::At(level, test),
@@ -400,6 +400,12 @@ impl<'a> Planner<'a> {
             Test::EtherType(kind) if ETHERTYPES_VLAN.contains(kind) => {
                 self.encap(&Encap::TAGGED)?
             }
+            // It may be cut off.
+            Test::Loaded { load, within, .. } if load.is_transport => Set::all_of(vec![
+                self.test(level, within)?,
+                self.not_later()?,
+                self.equals(load.field, 0)?,
+            ]),
             _ => Set::None,
         };
         let shifted = match level {
@@ -549,13 +555,14 @@ impl<'a> Planner<'a> {
                 ];
                 all(behind(kind)?, more)
             }
-            Test::Loaded { field, within, .. } => {
-                let digits = digits_where(|digit| test.holds_for(digit));
-                let found = self.first_digit(*field, &digits)?;
-                if matches!(found, Set::None) {
-                    return Ok(Set::None);
-                }
-                self.test(level, within)?.and(found)
+            Test::Loaded { load, within, .. } => {
+                let found = self.first_digit_where(load.field, |digit| test.holds_for(digit))?;
+                let whole = match load.is_transport {
+                    _ if matches!(found, Set::None) => return Ok(Set::None),
+                    true => self.not_later()?,
+                    false => Set::All,
+                };
+                Set::all_of(vec![self.test(level, within)?, whole, found])
             }
             // Unclear in all rows.
             Test::Length(..) | Test::Opaque { .. } | Test::Field(_) => Set::None,
@@ -677,6 +684,16 @@ impl<'a> Planner<'a> {
             None => Ok(Set::None),
             Some(column) => self.digits(&column?, digits),
         }
+    }
+
+    /// Rows in which something holds of the first digit of a field.
+    fn first_digit_where(&self, field: Field, holds: impl Fn(u32) -> bool) -> Planned<'a> {
+        let Some(column) = self.columns.read(field)? else {
+            return Ok(if holds(0) { Set::All } else { Set::None });
+        };
+        let Some(column) = column.columns().next().transpose()? else { return Ok(Set::None) };
+        let digits: Vec<u16> = column.keys().filter(|&digit| holds(digit.into())).collect();
+        self.digits(&column, &digits)
     }
 
     /// Rows in which a field is in a range.
@@ -829,8 +846,8 @@ impl Test {
     /// Whether a test of bytes of a header holds, by the value of the field.
     fn holds_for(&self, value: u32) -> bool {
         match *self {
-            Self::Loaded { shift, mask, down, comparison, value: with, .. } => {
-                comparison.holds((value << shift & mask) >> down, with)
+            Self::Loaded { load, mask, down, comparison, value: with, .. } => {
+                comparison.holds((value << load.shift & mask) >> down, with)
             }
             _ => false,
         }

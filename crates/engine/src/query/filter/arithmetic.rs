@@ -328,7 +328,7 @@ impl Arithmetic {
     /// The test of bytes that a field tells something of, if it tells all that counts.
     fn loaded(
         &self,
-        load: &Load,
+        load: &'static Load,
         (mask, down): (u32, u32),
         comparison: Comparison,
         value: u32,
@@ -340,8 +340,7 @@ impl Arithmetic {
             return None;
         }
         let within = Box::new(self.within.clone()?);
-        let Load { field, shift, .. } = *load;
-        Some(Test::Loaded { within, field, shift, mask, down, comparison, value })
+        Some(Test::Loaded { within, load, mask, down, comparison, value })
     }
 }
 

@@ -282,6 +282,10 @@ impl<'v> Maker<'v> {
             "ip6[0:2] & 0xfc0",
             "(ip6[0:2] & 0xfff) >> 6",
             "(ip[8] & 0x7f) & 0xf8",
+            "tcp[14:2]",
+            "tcp[14:2]",
+            "tcp[14:2] & 0xff00",
+            "tcp[14:2] >> 7",
         ]);
         let comparison = self.comparison();
         match self.below(4) {
