@@ -109,7 +109,8 @@ fn to_be_without_it_is_said_loudly() {
     let warning = "tapdex: WARNING: the sandbox is off";
     for how in ["--no-sandbox", "--no-sandbox --quiet", "--config off.toml"] {
         std::fs::write(wire.path("off.toml"), "sandbox = false\n").unwrap();
-        let mut recorder = Recorder::start(&wire, &format!("record -i v1 -w archive --limit 100% {how}"));
+        let mut recorder =
+            Recorder::start(&wire, &format!("record -i v1 -w archive --limit 100% {how}"));
         recorder.says(warning);
         if !how.contains("quiet") {
             recorder.says("tapdex: recording v1 into archive");
