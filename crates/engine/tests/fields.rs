@@ -58,7 +58,8 @@ fn counted(segment: &Segment, name: &str) -> (HashMap<Shown, u64>, u64) {
     let mut counts = HashMap::new();
     let records: Vec<u32> = (0..segment.index().rows()).collect();
     let name = fields::for_top(name).unwrap();
-    let (read, unread) = count_name(segment, name, &records, None, &mut counts).unwrap();
+    let mut add = |shown, count| *counts.entry(shown).or_insert(0) += count;
+    let (read, unread) = count_name(segment, name, &records, None, &mut add).unwrap();
     assert!(unread.is_empty());
     (counts, read)
 }

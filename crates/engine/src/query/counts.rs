@@ -18,23 +18,27 @@ use crate::packet::{Headers, decode};
 /// it. Of a packet whose headers are cut off, a 0 says nothing, and is not counted. All is told by
 /// columns; but of fields that the segment does not know, packets are read: how many, and those
 /// that are not what was indexed.
+///
+/// `each` is told every value and how often it occurs; the same one again if several fields have
+/// it.
 pub fn count_name(
     segment: &Segment,
     name: &Name,
     records: &[u32],
     rows: Option<&[u32]>,
-    counts: &mut HashMap<Shown, u64>,
+    each: &mut dyn FnMut(Shown, u64),
 ) -> Result<(u64, UnreadPackets), ArchiveError> {
     let columns = segment.columns();
     let (known, unknown): (Vec<&Part>, Vec<&Part>) =
         name.parts.iter().partition(|part| columns.knows(part.field));
     for part in known {
-        count_part(segment, part, rows, counts)?;
+        count_part(segment, part, rows, each)?;
     }
     if unknown.is_empty() || records.is_empty() {
         return Ok((0, UnreadPackets::default()));
     }
     let mut headers = Headers::default();
+    let mut counts = HashMap::new();
     let unread = segment.packets()?.for_each(records.iter().copied(), &mut |_, record| {
         decode(record.link, record.swapped, record.data, &mut headers);
         let packet = Packet::new(record, &headers);
@@ -42,11 +46,12 @@ pub fn count_name(
             let value = part.field.value(&packet);
             let says = value != 0 || !headers.odd || is_never_cut_off(part.field);
             if says && part.presence.holds(&packet) {
-                *counts.entry(Shown(part.kind, value)).or_default() += 1;
+                *counts.entry(Shown(part.kind, value)).or_insert(0) += 1;
             }
         }
         Ok(true)
     })?;
+    counts.into_iter().for_each(|(value, count)| each(value, count));
     Ok((records.len() as u64, unread))
 }
 
@@ -60,7 +65,7 @@ fn count_part(
     segment: &Segment,
     part: &Part,
     rows: Option<&[u32]>,
-    counts: &mut HashMap<Shown, u64>,
+    each: &mut dyn FnMut(Shown, u64),
 ) -> Result<(), ArchiveError> {
     let damaged = |error| ArchiveError::index(segment.path())(error);
     let columns = segment.columns();
@@ -90,7 +95,7 @@ fn count_part(
         }
     }
     for (value, count) in found {
-        *counts.entry(Shown(part.kind, value)).or_default() += count;
+        each(Shown(part.kind, value), count);
     }
     Ok(())
 }

@@ -63,12 +63,9 @@ pub(super) fn count(
     rows: Option<&[u32]>,
     counts: &mut HashMap<Value, u64>,
 ) -> Result<(u64, UnreadPackets), ArchiveError> {
-    let mut found = HashMap::new();
-    let read = count_name(segment, name, records, rows, &mut found)?;
-    for (shown, count) in found {
+    count_name(segment, name, records, rows, &mut |shown, count| {
         *counts.entry(value(segment, shown)).or_default() += count;
-    }
-    Ok(read)
+    })
 }
 
 fn value(segment: &Segment, Shown(kind, value): Shown) -> Value {
