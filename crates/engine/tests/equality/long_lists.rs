@@ -9,7 +9,7 @@ use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::{Filter, Syntax};
 
 use crate::compare::{Asked, NOW_NS, Tally, compare, index};
-use crate::made::{odd_frames, pcap, traffic};
+use crate::made::{PPI, WIFI, odd_frames, pcap, traffic};
 use crate::oracle::Truth;
 
 /// Every so many-th value of the packets, and others up to a number.
@@ -141,6 +141,30 @@ fn lists_beyond_the_optimiser() {
     let tally = Tally::default();
     compare(&truth, &[index(&capture, Order::Flow, "auto", 1_000)], &asked, &tally);
     tally.finish("lists of 8 KiB", 20, 10);
+}
+
+/// Links whose headers have a length of their own, which programs load.
+#[test]
+fn lists_where_headers_have_to_be_found() {
+    let folder = tempfile::tempdir().unwrap();
+    for link in [PPI, WIFI] {
+        let frames = odd_frames(link, false, 5);
+        let capture = pcap(folder.path().join(format!("{}", link.0)), link, false, &frames);
+        let truth = Truth::read(&capture);
+        let nets = (0..400_u128).map(|n| Ipv6Addr::from((0x2001_0DB8_u128 << 96) + (n << 64)));
+        let nets = joined("src net", nets.map(|net| format!("{net}/64")), " or ");
+        let hosts = (0..450_u32).map(|n| Ipv4Addr::from(0x0A00_0001 + n));
+        let hosts = joined("src or dst host", hosts, " or ");
+        let mut asked = Vec::new();
+        for list in [nets, hosts] {
+            assert!(list.len() > 8 << 10, "{} bytes", list.len());
+            asked.push(Asked::new(format!("not ({list})")));
+            asked.push(Asked::new(list));
+        }
+        let tally = Tally::default();
+        compare(&truth, &[index(&capture, Order::Flow, "auto", 1_000)], &asked, &tally);
+        tally.finish("lists on other links", 4, 0);
+    }
 }
 
 /// Ten thousand hosts, which libpcap does not compile: what each of them finds, together.

@@ -13,6 +13,8 @@
 //! the packet does not match, it does not match. Only of packets for which that does not tell, the
 //! optimised program is asked, and compiled for them.
 //!
+//! On links that are not decoded the optimised program is asked of all packets.
+//!
 //! Of lists of IPv6 or MAC addresses the two take the same packets, cut or not: the optimiser moves
 //! a test over others only if all of them lead to the same place, and where conditions compare
 //! several words each they do not. Whether anything else in the filter makes a difference shows in
@@ -90,6 +92,14 @@ impl Long {
     /// Whether the optimised program takes a frame.
     pub(crate) fn matches(&self, frame: &[u8], wire_len: u32) -> bool {
         let run = |frame: &[u8]| self.plain.run(frame, wire_len, &mut [0; super::MEMORY]);
+        // Where headers start at places that a program has to find out, as with PPI, the optimiser
+        // changes more than that.
+        if self.link.name().is_none() {
+            return match self.whole() {
+                Some(whole) => whole.matches(frame, wire_len),
+                None => run(frame).is_some_and(|taken| taken != 0),
+            };
+        }
         if let Some(taken) = run(frame) {
             return taken != 0;
         }
