@@ -131,7 +131,7 @@ impl Query {
     }
 
     /// Whether libpcap's optimiser left the filter its meaning, so that columns may answer.
-    fn is_kept(&self, link: LinkType, swapped: bool) -> bool {
+    pub(super) fn is_kept(&self, link: LinkType, swapped: bool) -> bool {
         let expr = match &self.filter.expr {
             Some(expr) if self.filter.syntax == Syntax::Pcap => expr,
             _ => return true,

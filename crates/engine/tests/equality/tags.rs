@@ -20,7 +20,7 @@ fn packets_behind_tags() {
     for capture in captures {
         let truth = Truth::read(&capture);
         let indexed = index(&capture, Order::Flow, "auto", 1_000);
-        for asked in asked(&truth, 300) {
+        for asked in asked(&truth, 1_000) {
             let (Some(query), text) = (&asked.query, &asked.text) else { continue };
             let through =
                 format!("({text}) or (vlan and ({text})) or (vlan and vlan and ({text}))");
