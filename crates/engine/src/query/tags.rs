@@ -62,8 +62,8 @@ impl Query {
     }
 }
 
-/// Whether a filter has protocols, addresses and ports only. Where the optimiser keeps the meaning of
-/// such a filter, it has kept that of the longer one in all that the tests tried. So that is not
+/// Whether a filter has protocols, addresses and ports only. Where the optimiser keeps the meaning
+/// of such a filter, it has kept that of the longer one in all that the tests tried. So that is not
 /// compared with its program, which takes longer than most answers.
 fn is_plain(expr: &Expr) -> bool {
     terms(expr).iter().all(|term| {
