@@ -17,6 +17,7 @@ mod columns;
 pub mod completeness;
 pub mod device;
 mod draft;
+mod file_names;
 mod flows;
 mod ingest;
 mod note;
@@ -462,7 +463,8 @@ impl Archive {
     pub fn survey(&self, times: Times) -> Result<Survey, ArchiveError> {
         let mut survey = self.indexed()?;
         let damaged: Vec<PathBuf> = survey.gaps.iter().filter_map(damaged_index).collect();
-        let damaged: Vec<&str> = damaged.iter().map(|path| ingest::capture_name(path)).collect();
+        let damaged: Vec<&str> =
+            damaged.iter().map(|path| file_names::capture_name(path)).collect();
         self.unindexed(&damaged, times, &mut survey)?;
         survey.segments.sort_by_key(|segment: &Segment| segment.note().time_min);
         survey.find_gaps(self);
@@ -495,14 +497,15 @@ impl Archive {
         // By name, which all parts of a capture have but for their number.
         let mut captures: BTreeMap<&str, Vec<&Segment>> = BTreeMap::new();
         for segment in segments {
-            captures.entry(ingest::capture_name(segment.path())).or_default().push(segment);
+            captures.entry(file_names::capture_name(segment.path())).or_default().push(segment);
         }
         let damaged: Vec<PathBuf> = gaps.iter().filter_map(damaged_index).collect();
         for (name, mut parts) in captures {
             parts.sort_by_key(|segment| segment.note().source.part);
             let Some(first) = parts.first() else { continue };
             let packets = packets_between(&parts);
-            if let Some(at) = damaged.iter().position(|path| ingest::capture_name(path) == name) {
+            if let Some(at) = damaged.iter().position(|path| file_names::capture_name(path) == name)
+            {
                 // All that is missing is told with the first one.
                 let is_this = |gap: &&mut Gap| damaged_index(gap).as_ref() == Some(&damaged[at]);
                 if let Some(gap) = gaps.iter_mut().find(is_this) {
@@ -545,7 +548,7 @@ impl Archive {
             .iter()
             .map(Segment::path)
             .chain(damaged.iter().map(PathBuf::as_path))
-            .map(ingest::capture_name)
+            .map(file_names::capture_name)
             .collect();
         for path in self.copies_without_index(&names) {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -660,7 +663,7 @@ fn write_settings(
     write().map_err(|error| ArchiveError::io("write", path, error))
 }
 
-/// What the index of a part of a packet file is called; see [`ingest::capture_name`].
+/// What the index of a part of a packet file is called; see [`file_names::capture_name`].
 fn index_name(stem: &str, part: u32) -> String {
     format!("{stem}-{part:04}.tdx")
 }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::ingest::{capture_name, modified_ns};
+use super::file_names::{capture_name, modified_ns};
 use super::note::{Covered, Loss};
 use super::recording::{Times, is_recording, recording_number};
 use super::segment::Segment;

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use super::builder::{Limits, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
 use super::completeness::{Behind, Gap, Loose, Survey, end_of};
-use super::ingest::{capture_name, modified_ns};
+use super::file_names::{capture_name, modified_ns};
 use super::note::{Covered, Loss, Note, Source, chained};
 use super::recording::{Recording, Times, is_recording};
 use super::segment::{Segment, ends_sum};

@@ -6,10 +6,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::UNIX_EPOCH;
 
 use super::builder::{DeviceReport, Limits, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
 use super::device::SegmentDevice;
+use super::file_names::{capture_name, copy_name, modified_ns, relative, segment_name};
 use super::note::{Note, Source, chained};
 use super::recording::is_recording;
 use super::segment::{Segment, ends_sum};
@@ -853,51 +853,4 @@ impl<R: Read> Read for Counted<'_, R> {
 /// Whether a compressed stream is damaged, and not what it is read from.
 fn is_broken_stream(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<DecompressError>())
-}
-
-/// When a file was changed last, in nanoseconds since 1970.
-pub(super) fn modified_ns(metadata: &std::fs::Metadata) -> u64 {
-    let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    since.and_then(|time| u64::try_from(time.as_nanos()).ok()).unwrap_or(0)
-}
-
-/// A name for what is made of a file: its own, and a number that tells files of one name apart.
-pub(super) fn segment_name(path: &Path) -> String {
-    const NAME_MAX: usize = 80;
-    use std::os::unix::ffi::OsStrExt;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
-    let name: String = name.trim_start_matches('.').chars().map(plain).take(NAME_MAX).collect();
-    // FNV-1a.
-    let hash = path.as_os_str().as_bytes().iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
-    });
-    format!("{name}-{hash:016x}")
-}
-
-/// A name for our copy of a compressed capture. Each version of it has one of its own: the copy of
-/// the last one is whole until this one is indexed.
-pub(super) fn copy_name(origin: &Path) -> String {
-    let metadata = origin.metadata().ok();
-    let version = metadata.map(|data| format!("{}-{}", data.len(), modified_ns(&data)));
-    let name = origin.file_name().unwrap_or_default();
-    segment_name(&origin.join(version.unwrap_or_default()).join(name))
-}
-
-/// What the names of all index files of a capture start with.
-pub(super) fn capture_name(index_file: &Path) -> &str {
-    let stem = index_file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    stem.rsplit_once('-').map_or(stem, |(name, _)| name)
-}
-
-/// The way from a folder to a file, both from the root.
-fn relative(folder: &Path, file: &Path) -> PathBuf {
-    let (mut from, mut to) = (folder.components().peekable(), file.components().peekable());
-    while let (Some(a), Some(b)) = (from.peek(), to.peek())
-        && a == b
-    {
-        from.next();
-        to.next();
-    }
-    from.map(|_| std::path::Component::ParentDir).chain(to).collect()
 }

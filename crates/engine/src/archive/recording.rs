@@ -169,7 +169,7 @@ impl Archive {
 
     /// The recording that an index file is about; `None` if it is about something else.
     pub fn recording_of(&self, index_file: &Path) -> Option<Recording> {
-        let name = super::ingest::capture_name(index_file);
+        let name = super::file_names::capture_name(index_file);
         is_recording(name).then(|| self.recording(name))
     }
 
@@ -227,7 +227,7 @@ impl Archive {
         let parent = packets.parent().and_then(|parent| parent.canonicalize().ok());
         match packets.file_name().and_then(|name| name.to_str()) {
             Some(name) if ours.is_some() && parent == ours => name.to_owned(),
-            _ => super::ingest::segment_name(packets),
+            _ => super::file_names::segment_name(packets),
         }
     }
 }

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::columns::Column;
-use super::ingest::{FileReport, Ingest, Input, Progress, capture_name, copy_name};
+use super::file_names::{capture_name, copy_name};
+use super::ingest::{FileReport, Ingest, Input, Progress};
 use super::recording::{Recovered, is_recording};
 use super::segment::Segment;
 use super::unread::UnreadPackets;

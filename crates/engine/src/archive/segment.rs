@@ -80,7 +80,7 @@ impl Segment {
 
     /// The name of the recording that its packets are in; `None` if they were not recorded.
     pub fn recording_name(&self) -> Option<&str> {
-        Some(super::ingest::capture_name(&self.path)).filter(|name| is_recording(name))
+        Some(super::file_names::capture_name(&self.path)).filter(|name| is_recording(name))
     }
 
     /// Whether retention has removed it since it was opened, packets and index.
