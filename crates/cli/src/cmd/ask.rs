@@ -418,21 +418,12 @@ pub(crate) fn tagged_text((packets, is_exact): (u64, bool)) -> String {
     )
 }
 
-/// The terms of an expression, in the order of the text.
-fn terms(expr: &Expr) -> Vec<&Term> {
-    match expr {
-        Expr::And(list) | Expr::Or(list) => list.iter().flat_map(terms).collect(),
-        Expr::Not(inner) => terms(inner),
-        Expr::Term(term) => vec![term],
-    }
-}
-
 /// Whether a filter looks for headers that a VLAN tag would move, and has no `vlan`.
 fn is_moved_by_tags(filter: &Filter) -> bool {
     let Some(expr) = filter.expr.as_ref().filter(|_| filter.syntax == Syntax::Pcap) else {
         return false;
     };
-    let terms = terms(expr);
+    let terms = expr.terms();
     let is_fixed = |test: &Test| {
         matches!(test, Test::Mac { .. } | Test::EtherMulticast | Test::Length(..) | Test::Vlan(_))
     };

@@ -47,6 +47,17 @@ pub enum Expr {
     Term(Term),
 }
 
+impl Expr {
+    /// Its terms, in the order of the text.
+    pub fn terms(&self) -> Vec<&Term> {
+        match self {
+            Self::And(parts) | Self::Or(parts) => parts.iter().flat_map(Self::terms).collect(),
+            Self::Not(part) => part.terms(),
+            Self::Term(term) => vec![term],
+        }
+    }
+}
+
 /// A single condition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Term {

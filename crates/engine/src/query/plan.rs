@@ -301,7 +301,7 @@ impl<'a> Planner<'a> {
     pub(crate) fn unknown(&self, expr: &Expr) -> Planned<'a> {
         let mut seen: Vec<&Term> = Vec::new();
         let mut sets = Vec::new();
-        for term in terms(expr) {
+        for term in expr.terms() {
             // What is unknown depends on less than the whole term; most terms are alike in it.
             let alike = |other: &&Term| {
                 other.shift == term.shift
@@ -825,15 +825,6 @@ fn is_plain(test: &Test) -> bool {
         | Test::Loaded { .. }
         | Test::Opaque { .. }
         | Test::Field(_) => false,
-    }
-}
-
-/// The terms of an expression, in the order of the text.
-pub(crate) fn terms(expr: &Expr) -> Vec<&Term> {
-    match expr {
-        Expr::And(parts) | Expr::Or(parts) => parts.iter().flat_map(terms).collect(),
-        Expr::Not(part) => terms(part),
-        Expr::Term(term) => vec![term],
     }
 }
 

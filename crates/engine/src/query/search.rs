@@ -9,7 +9,7 @@ use super::bpf::{Compiled, Notice};
 use super::fields;
 use super::filter::{Expr, Filter, Shift, Syntax, Test};
 use super::lists;
-use super::plan::{Dialect, Planner, Set, terms};
+use super::plan::{Dialect, Planner, Set};
 use crate::archive::{ArchiveError, Segment, UnreadPackets};
 use crate::capture::Record;
 use crate::error::IndexError;
@@ -170,7 +170,7 @@ impl Query {
             Test::Field(test) => fields::may_be_inner(test.field),
             _ => false,
         };
-        if !self.filter.expr.as_ref().is_some_and(|expr| terms(expr).iter().any(may_be_inner)) {
+        if !self.filter.expr.as_ref().is_some_and(|expr| expr.terms().iter().any(may_be_inner)) {
             return Ok(0);
         }
         let columns = segment.columns();
@@ -213,7 +213,7 @@ impl Query {
             matches!(term.test, Test::Opaque { .. } | Test::Loaded { .. })
                 || term.shift == Shift::Elsewhere
         };
-        self.filter.expr.as_ref().is_some_and(|expr| terms(expr).iter().any(is_unknown))
+        self.filter.expr.as_ref().is_some_and(|expr| expr.terms().iter().any(is_unknown))
     }
 
     /// The links of a segment's interfaces, and which interfaces have each.
@@ -486,7 +486,7 @@ impl Query {
         let dialect = if ethernet { Dialect::Ethernet } else { Dialect::Network };
         let planner = Planner { columns: segment.columns(), dialect };
         let mut plans = Vec::new();
-        for alike in lists::rows_alike(terms(expr)) {
+        for alike in lists::rows_alike(expr.terms()) {
             let Some(term) = alike.first() else { continue };
             let holds = match alike.len() {
                 1 => planner.holds(term),

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use super::bpf::Compiled;
 use super::filter::{Expr, Shift, Syntax, Term, Test};
-use super::plan::{Dialect, Planner, Set, terms};
+use super::plan::{Dialect, Planner, Set};
 use super::search::{Query, Time};
 use crate::archive::{ArchiveError, Segment};
 use crate::error::IndexError;
@@ -25,7 +25,7 @@ impl Query {
             let word = term.text.split(' ').next().unwrap_or_default();
             ["vlan", "mpls", "pppoes", "geneve"].contains(&word)
         };
-        if terms(expr).iter().any(moves) {
+        if expr.terms().iter().any(moves) {
             return Ok(None);
         }
         let note = segment.note();
@@ -66,7 +66,7 @@ impl Query {
 /// of such a filter, it has kept that of the longer one in all that the tests tried. So that is not
 /// compared with its program, which takes longer than most answers.
 fn is_plain(expr: &Expr) -> bool {
-    terms(expr).iter().all(|term| {
+    expr.terms().iter().all(|term| {
         matches!(
             term.test,
             Test::EtherType(_)

@@ -340,17 +340,11 @@ mod tests {
                 assert!(!must, "{link}: not compiled in short: {text}");
                 continue;
             };
-            for _ in 0..frames {
-                let frame = made.frame();
-                let start = if link == LinkType::ETHERNET { 0 } else { 14 };
-                let frame = frame.get(start..).unwrap();
-                for len in 0..=frame.len() {
-                    let (frame, wire_len) = (&frame[..len], frame.len() as u32);
-                    let (ours, theirs) =
-                        (widened.matches(frame, wire_len), program.matches(frame, wire_len));
-                    assert_eq!(ours, theirs, "{link}: {len} bytes of {frame:02x?}: {text}");
-                }
-            }
+            made.cuts(frames, link, &mut |frame, wire_len| {
+                let (ours, theirs) =
+                    (widened.matches(frame, wire_len), program.matches(frame, wire_len));
+                assert_eq!(ours, theirs, "{link}: {frame:02x?}: {text}");
+            });
         }
     }
 

@@ -555,18 +555,11 @@ mod tests {
             (ours, theirs) => panic!("{link}: {:?}, libpcap: {:?}", ours.err(), theirs.err()),
         };
         let mut saved = 0;
-        for _ in 0..frames {
-            let frame = made.frame();
-            let start = if link == LinkType::ETHERNET { 0 } else { 14 };
-            let frame = frame.get(start..).unwrap();
-            for len in 0..=frame.len() {
-                let (frame, wire_len) = (&frame[..len], frame.len() as u32);
-                let (ours, theirs) =
-                    (long.matches(frame, wire_len), program.matches(frame, wire_len));
-                assert_eq!(ours, theirs, "{link}: {len} bytes of {frame:02x?}: {text}");
-                saved += usize::from(theirs != long.plain.matches(frame, wire_len));
-            }
-        }
+        made.cuts(frames, link, &mut |frame, wire_len| {
+            let (ours, theirs) = (long.matches(frame, wire_len), program.matches(frame, wire_len));
+            assert_eq!(ours, theirs, "{link}: {frame:02x?}: {text}");
+            saved += usize::from(theirs != long.plain.matches(frame, wire_len));
+        });
         (long.whole.get().is_some(), saved)
     }
 

@@ -7,6 +7,7 @@
 )]
 
 use super::lists::Numbers;
+use crate::packet::LinkType;
 
 /// Values, and frames that have some of them.
 pub(super) struct Made {
@@ -87,6 +88,18 @@ impl Made {
         }
         frame.extend([0; 8]);
         frame
+    }
+
+    /// Some frames, cut at every length: each with its length on the wire.
+    pub(super) fn cuts(&mut self, frames: usize, link: LinkType, each: &mut dyn FnMut(&[u8], u32)) {
+        for _ in 0..frames {
+            let frame = self.frame();
+            let start = if link == LinkType::ETHERNET { 0 } else { 14 };
+            let frame = frame.get(start..).unwrap();
+            for len in 0..=frame.len() {
+                each(&frame[..len], frame.len() as u32);
+            }
+        }
     }
 
     /// A list of conditions.
