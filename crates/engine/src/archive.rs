@@ -486,6 +486,12 @@ impl Archive {
         Ok(survey)
     }
 
+    /// Removes a file of the archive's own; one that is gone is fine.
+    fn remove_if_there(&self, path: &Path) -> Result<(), ArchiveError> {
+        let removed = self.root.remove_if_there(path);
+        removed.map_err(|error| ArchiveError::io("remove", path, error))
+    }
+
     /// Where the index of a part of a packet file goes.
     fn index_path(&self, packets: &Path, part: u32) -> PathBuf {
         self.segments_folder().join(index_name(&self.index_stem(packets), part))

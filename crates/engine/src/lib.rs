@@ -138,3 +138,11 @@ mod error;
 mod mmap;
 
 pub use error::{Expected, IndexError, chain};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex, even if a thread panicked while holding it: whoever uses this leaves the value
+/// whole at every step.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -6,9 +6,9 @@ use super::{FlowSample, Plane, SAMPLE_ROWS, Sample, SegmentBuilder, Target, plac
 use crate::archive::device::{
     SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
 };
-use crate::archive::ingest::lock;
 use crate::error::IndexError;
 use crate::fields::Place;
+use crate::lock;
 
 /// Failures, one after the other, after which the device is not asked again.
 const FAILURES_MAX: u32 = 3;

@@ -1,0 +1,171 @@
+//! Copies of captures that are compressed or come as a stream.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Ingest, Run};
+use crate::archive::ArchiveError;
+use crate::beneath::Rights;
+use crate::capture::{CaptureReader, DecompressError, is_capture};
+use crate::storage::{Storage, temporary_path};
+
+/// As many bytes of a stream as tell whether it is a capture.
+const FIRST_BYTES: usize = 64;
+
+/// Times as many bytes that a packed capture may have unpacked, and bytes that any may have.
+const UNPACKED_RATIO: u64 = 100;
+const UNPACKED_BYTES: u64 = 256 << 20;
+
+/// A capture that is copied.
+pub(super) struct StreamToCopy<'a> {
+    /// Its bytes, decompressed.
+    pub(super) bytes: &'a mut dyn Read,
+    /// What errors call it.
+    pub(super) name: &'a Path,
+    /// If it is compressed: its compressed bytes, as far as they are known.
+    pub(super) packed: Option<&'a AtomicU64>,
+}
+
+impl Ingest<'_> {
+    /// Where our copy of a capture goes.
+    pub(super) fn copy_path(&self, name: &str) -> PathBuf {
+        self.archive.packets_folder().join(format!("{name}.pcap"))
+    }
+
+    /// Copies a stream to a file, which gets its name when it is complete. If the stream breaks
+    /// off, what came before is kept, and what was wrong is returned.
+    pub(super) fn copy(
+        &self,
+        run: &Run<'_>,
+        stream: StreamToCopy<'_>,
+        target: &Path,
+        rights: Rights,
+    ) -> Result<Option<String>, ArchiveError> {
+        let folder = self.archive.packets_folder();
+        let root = self.root();
+        root.make_folder(&folder).map_err(|e| ArchiveError::io("create", &folder, e))?;
+        let temporary = temporary_path(target);
+        let failed = |what| move |error| ArchiveError::io(what, target, error);
+        let mut file = root.create(&temporary, rights).map_err(failed("create"))?;
+        let free = stream.packed.and_then(|_| free_bytes(&folder));
+        let mut append = |bytes: &[u8]| file.append(bytes).map_err(failed("write"));
+        let copied = self.copy_bytes(run, stream, free, &mut append);
+        let result = copied.and_then(|broken| {
+            file.sync().map_err(failed("write"))?;
+            root.rename(&temporary, target).map_err(failed("rename"))?;
+            root.sync_folder(&folder).map_err(failed("write"))?;
+            Ok(broken)
+        });
+        if result.is_err() {
+            // Overwritten the next time if it cannot be removed.
+            drop(root.remove(&temporary));
+        }
+        result
+    }
+
+    /// Appends the bytes of a stream to a file; returns what is wrong with the stream, if it breaks
+    /// off.
+    fn copy_bytes(
+        &self,
+        run: &Run<'_>,
+        stream: StreamToCopy<'_>,
+        free: Option<u64>,
+        append: &mut dyn FnMut(&[u8]) -> Result<(), ArchiveError>,
+    ) -> Result<Option<String>, ArchiveError> {
+        let StreamToCopy { bytes: source, name, packed } = stream;
+        let mut buffer = vec![0; 1 << 20];
+        let mut copied = 0_u64;
+        loop {
+            if self.is_stopped() {
+                return Err(ArchiveError::Interrupted);
+            }
+            match source.read(&mut buffer) {
+                Ok(0) => return Ok(None),
+                Ok(len) => {
+                    let bytes = &buffer[..len];
+                    if copied == 0 {
+                        // Before the disk is full of it.
+                        check_is_capture(bytes, name)?;
+                    }
+                    copied += len as u64;
+                    if let Some(packed) = packed
+                        && let Some(limit) = self.unpack_limit(packed, free, copied)
+                    {
+                        return Err(ArchiveError::Unpacked { path: name.to_owned(), limit });
+                    }
+                    append(bytes)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The packets until here are good.
+                Err(error) if copied > 0 && is_broken_stream(&error) => {
+                    return Ok(Some(error.to_string()));
+                }
+                Err(error) => return Err(ArchiveError::io("read", name, error)),
+            }
+            self.tell(run);
+        }
+    }
+
+    /// The limit that so many unpacked bytes are beyond, if they are.
+    fn unpack_limit(&self, packed: &AtomicU64, free: Option<u64>, bytes: u64) -> Option<String> {
+        let packed = packed.load(Ordering::Relaxed);
+        let (most, why) = match self.unpack_max {
+            Some(most) => (most, "what --unpack-max allows"),
+            None => (
+                packed.saturating_mul(UNPACKED_RATIO).max(UNPACKED_BYTES),
+                "a hundred times what it has packed; if it is to be unpacked all the same, say \
+                 how far with --unpack-max",
+            ),
+        };
+        if bytes > most {
+            return Some(format!("more than {most} bytes, {why}"));
+        }
+        // Others need room, too, and so does its index.
+        let most = free.map(|free| free / 10 * 9).filter(|&most| bytes > most)?;
+        Some(format!("more than {most} bytes, nine tenths of what was free on the archive's disk"))
+    }
+}
+
+/// Refuses what does not start as a capture does.
+fn check_is_capture(bytes: &[u8], name: &Path) -> Result<(), ArchiveError> {
+    if is_capture(bytes) {
+        return Ok(());
+    }
+    let opened = CaptureReader::open(&bytes[..bytes.len().min(FIRST_BYTES)]);
+    Err(match opened {
+        Err(error) => ArchiveError::capture(name)(error),
+        Ok(_) => ArchiveError::io("read", name, io::ErrorKind::InvalidData.into()),
+    })
+}
+
+/// Bytes that are free where a folder is, if the system says so.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(folder).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Counts what is read.
+pub(super) struct Counted<'a, R> {
+    source: R,
+    read: &'a AtomicU64,
+}
+
+impl<'a, R> Counted<'a, R> {
+    pub(super) fn new(source: R, read: &'a AtomicU64) -> Self {
+        Self { source, read }
+    }
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        let len = self.source.read(target)?;
+        self.read.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(len)
+    }
+}
+
+/// Whether a compressed stream is damaged, and not what it is read from.
+fn is_broken_stream(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<DecompressError>())
+}

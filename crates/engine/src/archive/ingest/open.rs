@@ -1,0 +1,219 @@
+//! Whether a capture is new, unchanged or partly indexed, and where to read on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+
+use super::copy::{Counted, StreamToCopy};
+use super::{Ingest, Input, Run};
+use crate::archive::ArchiveError;
+use crate::archive::file_names::{capture_name, copy_name, modified_ns, relative, segment_name};
+use crate::archive::note::{Note, Source, chained};
+use crate::archive::recording::is_recording;
+use crate::archive::segment::{Segment, ends_sum};
+use crate::beneath::{Rights, open_named};
+use crate::capture::{CaptureReader, Compression, decompress};
+use crate::lock;
+use crate::storage::Storage;
+
+/// The segments of captures, by where the capture is: their index files, and what they say.
+pub(super) type Known = BTreeMap<PathBuf, Vec<(PathBuf, Note)>>;
+
+/// A capture that is being read, and where it goes on.
+pub(super) struct OpenCapture {
+    pub(super) reader: CaptureReader<File>,
+    /// What all its segments say about it.
+    pub(super) source: Source,
+    pub(super) path: PathBuf,
+    /// What was wrong with the stream that it is our copy of.
+    pub(super) broken: Option<String>,
+}
+
+/// The compressed capture that a copy was made of.
+struct Origin<'a> {
+    path: &'a Path,
+    len: u64,
+    modified_ns: u64,
+}
+
+impl Ingest<'_> {
+    /// The segments that are there, by the capture that they were made of.
+    pub(super) fn known(&self, inputs: &[Input]) -> Result<Known, ArchiveError> {
+        let folder = self.archive.segments_folder();
+        // The segments of recordings are known by their names.
+        let recording = |input: &Input| match input {
+            Input::File(path) => Some(self.archive.index_stem(path)).filter(|n| is_recording(n)),
+            Input::Stdin(_) => None,
+        };
+        let recordings: Option<BTreeSet<String>> = inputs.iter().map(recording).collect();
+        let is_wanted = |path: &Path| match &recordings {
+            Some(names) => names.contains(capture_name(path)),
+            None => true,
+        };
+        let mut known = Known::new();
+        for path in self.archive.index_files()?.into_iter().filter(|path| is_wanted(path)) {
+            // One that cannot be opened is not known: its capture is indexed again.
+            let Ok(segment) = Segment::open(&path) else { continue };
+            let note = segment.note();
+            let origin = folder.join(note.source.origin());
+            let origin = origin.canonicalize().unwrap_or(origin);
+            known.entry(origin).or_default().push((path, note.clone()));
+        }
+        known.values_mut().for_each(|parts| parts.sort_by_key(|(_, note)| note.source.part));
+        Ok(known)
+    }
+
+    /// Opens a capture, or goes on where its last segment ends; `None` if there is nothing to do.
+    pub(super) fn open(
+        &self,
+        run: &Run<'_>,
+        input: usize,
+    ) -> Result<Option<OpenCapture>, ArchiveError> {
+        let path = match &run.inputs[input] {
+            Input::Stdin(name) => {
+                run.report(input, |report| report.path = name.into());
+                return self.open_stream(run, Path::new("/dev/stdin"), name).map(Some);
+            }
+            Input::File(path) => path,
+        };
+        run.report(input, |report| report.path = path.clone());
+        let failed = |what| move |error| ArchiveError::io(what, path, error);
+        let origin = path.canonicalize().map_err(failed("open"))?;
+        let metadata = origin.metadata().map_err(failed("read"))?;
+        if metadata.is_dir() {
+            return Err(failed("read")(io::ErrorKind::IsADirectory.into()));
+        }
+        if !metadata.is_file() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            return self.open_stream(run, path, &name).map(Some);
+        }
+        // Given twice, it would be in two threads' way.
+        if !lock(&run.taken).insert(origin.clone()) {
+            run.report(input, |report| report.skipped = true);
+            return Ok(None);
+        }
+        if let Some(last) = self.unchanged(run, &origin, &metadata) {
+            run.meter.add(last.source.end, 0);
+            if last.source.last {
+                run.report(input, |report| report.skipped = true);
+                return Ok(None);
+            }
+            return self.resume(last).map(Some);
+        }
+        let mut file = open_named(&origin).map_err(failed("open"))?;
+        let rights = Rights::of(&file).map_err(failed("read"))?.and(Rights::GROUP);
+        let mut plain = decompress(&mut file).map_err(ArchiveError::capture(&origin))?;
+        if plain.compression() == Compression::None {
+            return self.start(&origin, None).map(Some);
+        }
+        let copy = self.copy_path(&copy_name(&origin));
+        let packed = AtomicU64::new(metadata.len());
+        let stream = StreamToCopy { bytes: &mut plain, name: &origin, packed: Some(&packed) };
+        let broken = self.copy(run, stream, &copy, rights)?;
+        let modified_ns = modified_ns(&metadata);
+        let origin = Origin { path: &origin, len: metadata.len(), modified_ns };
+        let mut capture = self.start(&copy, Some(origin))?;
+        capture.broken = broken;
+        Ok(Some(capture))
+    }
+
+    /// What the last segment of a capture says, if its segments still fit the capture.
+    fn unchanged<'r>(
+        &self,
+        run: &'r Run<'_>,
+        origin: &Path,
+        metadata: &Metadata,
+    ) -> Option<&'r Note> {
+        if self.force {
+            return None;
+        }
+        let known = run.known.get(origin)?;
+        let version = (metadata.len(), modified_ns(metadata));
+        let is_current = |source: &Source| (source.len, source.modified_ns) == version;
+        let holds = chained(known.iter().map(|(_, note)| note)) == known.len()
+            && known.iter().all(|(_, note)| is_current(&note.source))
+            && self.has_same_packets(known);
+        known.last().filter(|_| holds).map(|(_, note)| note)
+    }
+
+    /// Goes on behind the last segment of a capture.
+    fn resume(&self, last: &Note) -> Result<OpenCapture, ArchiveError> {
+        let mut source = last.source.clone();
+        let path = self.archive.segments_folder().join(source.path());
+        let path = path.canonicalize().map_err(|e| ArchiveError::io("open", &path, e))?;
+        let file = open_named(&path).map_err(|e| ArchiveError::io("open", &path, e))?;
+        let mut reader = CaptureReader::resume(file, last.layout.clone(), source.end)
+            .map_err(ArchiveError::capture(&path))?;
+        reader.count_on(last.counting());
+        source.go_on(last);
+        Ok(OpenCapture { reader, source, path, broken: None })
+    }
+
+    /// Whether the packets of segments are those that were indexed.
+    fn has_same_packets(&self, known: &[(PathBuf, Note)]) -> bool {
+        let folder = self.archive.segments_folder();
+        known.iter().all(|(_, note)| {
+            let source = &note.source;
+            let file = open_named(&folder.join(source.path()));
+            let sum = file.and_then(|mut file| ends_sum(&mut file, source.start, source.end));
+            sum.is_ok_and(|sum| sum == Some(source.sum))
+        })
+    }
+
+    /// Copies a stream into the archive, under a name that nothing there has.
+    fn open_stream(
+        &self,
+        run: &Run<'_>,
+        stream: &Path,
+        name: &str,
+    ) -> Result<OpenCapture, ArchiveError> {
+        let names = std::iter::once(name.to_owned()).chain((2..).map(|n| format!("{name}-{n}")));
+        let mut paths = names.map(|name| self.copy_path(&segment_name(Path::new(&name))));
+        let copy = paths.find(|path| !self.root().exists(path)).unwrap_or_default();
+        let file = File::open(stream).map_err(|e| ArchiveError::io("open", stream, e))?;
+        let metadata = file.metadata().map_err(|e| ArchiveError::io("read", stream, e))?;
+        // A pipe has no rights that say anything; a file on standard input has.
+        let rights = match metadata.is_file() {
+            true => Rights::of(&file).map_err(|e| ArchiveError::io("read", stream, e))?,
+            false => Rights::GROUP,
+        };
+        let rights = rights.and(Rights::GROUP);
+        let read = AtomicU64::new(0);
+        let mut plain =
+            decompress(Counted::new(file, &read)).map_err(ArchiveError::capture(stream))?;
+        let packed = (plain.compression() != Compression::None).then_some(&read);
+        let to_copy = StreamToCopy { bytes: &mut plain, name: stream, packed };
+        let broken = self.copy(run, to_copy, &copy, rights)?;
+        let capture = self.start(&copy, None);
+        if matches!(&capture, Err(ArchiveError::Capture { source, .. }) if !source.is_io()) {
+            // No capture: not worth keeping.
+            drop(self.root().remove(&copy));
+        }
+        let mut capture = capture?;
+        capture.broken = broken;
+        Ok(capture)
+    }
+
+    /// Starts with the first packet of a file.
+    fn start(&self, path: &Path, origin: Option<Origin<'_>>) -> Result<OpenCapture, ArchiveError> {
+        let failed = |what| move |error| ArchiveError::io(what, path, error);
+        let path = path.canonicalize().map_err(failed("open"))?;
+        let file = open_named(&path).map_err(failed("open"))?;
+        let metadata = file.metadata().map_err(failed("read"))?;
+        let mut reader = CaptureReader::open(file).map_err(ArchiveError::capture(&path))?;
+        reader.gather_statistics();
+        let folder = self.archive.segments_folder();
+        let folder = folder.canonicalize().map_err(|e| ArchiveError::io("open", &folder, e))?;
+        let near = |path: &Path| relative(&folder, path);
+        let near_origin = origin.as_ref().map(|origin| near(origin.path));
+        let mut source = Source::new(&near(&path), &path, near_origin.as_deref());
+        (source.len, source.modified_ns) = match origin {
+            Some(origin) => (origin.len, origin.modified_ns),
+            None => (metadata.len(), modified_ns(&metadata)),
+        };
+        source.start = reader.position();
+        Ok(OpenCapture { reader, source, path, broken: None })
+    }
+}
