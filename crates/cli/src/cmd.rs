@@ -34,7 +34,7 @@ mod interrupt;
 mod missing;
 pub(crate) mod output;
 mod packet_line;
-mod progress;
+pub(crate) mod progress;
 
 pub(crate) const CANNOT_READ: &str = "cannot read standard input";
 pub(crate) const CANNOT_WRITE: &str = "cannot write standard output";
@@ -135,7 +135,9 @@ pub(crate) fn note_lines(text: &str) {
 fn write_note(text: &str) {
     // Nobody is left to be told when this fails, and the work itself can go on.
     // In one piece, or other output on the same terminal comes between.
-    drop(io::stderr().write_all(format!("tapdex: {text}\n").as_bytes()));
+    progress::beside(|| {
+        drop(io::stderr().write_all(format!("tapdex: {text}\n").as_bytes()));
+    });
 }
 
 /// Text for a terminal on one line: control characters are escaped.

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use cmd::output::Text;
+use cmd::progress::Beside;
 use tapdex_engine::IndexError;
 use tapdex_engine::archive::ArchiveError;
 use tapdex_gpu::device::DeviceError;
@@ -103,7 +104,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let input = || BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
-    let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, Beside::new(io::stdout().lock()));
     let result = match &cli.command {
         Command::Index(args) => cmd::index::run(args),
         Command::Record(args) => cmd::record::run(args, &mut Text::new(&mut out)),

@@ -10,6 +10,8 @@ mod counts;
 mod damage;
 #[path = "archive/filter_files.rs"]
 mod filter_files;
+#[path = "archive/progress.rs"]
+mod progress;
 #[path = "archive/surroundings.rs"]
 mod surroundings;
 #[path = "archive/terminal.rs"]

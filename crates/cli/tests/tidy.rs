@@ -264,6 +264,7 @@ fn crates_depend_only_on_what_they_may() {
                 "clap_complete",
                 "clap_mangen",
                 "ctrlc",
+                "indicatif",
                 "nix",
                 "rustix",
                 "serde",

@@ -61,7 +61,7 @@ impl Folder {
             if !keep {
                 drop(std::fs::remove_dir_all(&doomed));
             }
-            std::process::exit(crate::EXIT_INTERRUPTED.into());
+            interrupt::end();
         });
         Ok(Self { path, keep })
     }
@@ -87,20 +87,20 @@ struct Compared {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     ensure!(args.packets > 0, "--packets 0: there would be nothing to find");
     let folder = Folder::new(args)?;
-    let mut progress = Progress::new();
+    let progress = Progress::new();
     let profile = Profile { packets: args.packets, ..Profile::default() };
     let path = folder.path.join("demo.pcap");
     let failed = || format!("cannot write {}", path.display());
     let mut file = File::create_new(&path).with_context(failed)?;
     let started = Instant::now();
-    let bytes = super::r#gen::write(&profile, FileFormat::Pcap, &mut file, &mut progress)
+    let bytes = super::r#gen::write(&profile, FileFormat::Pcap, &mut file, &progress)
         .with_context(|| format!("{}; fewer --packets take less room", failed()))?;
     drop(file);
     let seconds = started.elapsed().as_secs_f64();
     let packets = args.packets;
     say(out, &format!("made up   {packets} packets, {bytes} bytes, in {seconds:.2} s"))?;
 
-    progress.show(|_| "indexing".to_owned());
+    progress.stage("indexing");
     let started = Instant::now();
     let archive = Archive::create(&folder.path.join("archive"), None, None)?;
     let report = Ingest::new(&archive).run(&[Input::File(path.clone())])?;
@@ -125,7 +125,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let tcpdump = has_tcpdump();
     let mut compared = Vec::new();
     for filter in filters(&profile) {
-        progress.show(|_| format!("searching: {filter}"));
+        progress.stage(&format!("searching: {filter}"));
         compared.push(compare(&archive, &path, filter, tcpdump)?);
     }
     drop(progress);

@@ -8,9 +8,9 @@ use tapdex_engine::beneath::Rights;
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
 use tapdex_engine::traffic::{Profile, Traffic};
 
+use super::CANNOT_WRITE;
 use super::output::{self, FormatArg, Output, capture_error};
-use super::progress::Progress;
-use super::{CANNOT_WRITE, note};
+use super::progress::{Progress, QuietArg};
 
 /// Make up traffic and write it as a capture.
 ///
@@ -76,9 +76,11 @@ pub(crate) struct Args {
     /// Packets in a second.
     #[arg(long, value_name = "N", default_value_t = Profile::default().rate)]
     rate: u64,
-    /// Replace FILE if it is there.
+    /// Replace FILE if it exists.
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    quiet: QuietArg,
 }
 
 impl Args {
@@ -116,14 +118,14 @@ impl Args {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let profile = args.profile()?;
     let mut output = Output::open(&args.write, args.force, Rights::USUAL, out)?;
-    let mut progress = Progress::new();
+    let progress = args.quiet.progress();
     let format = output::format(args.format, &args.write);
-    let bytes = write(&profile, format, &mut output, &mut progress)?;
+    let bytes = write(&profile, format, &mut output, &progress)?;
     output.finish()?;
     let seconds = progress.elapsed().as_secs_f64();
     drop(progress);
     let (packets, path) = (profile.packets, args.write.display());
-    note(&format!("wrote {packets} packets, {bytes} bytes to {path}, {seconds:.2} s"));
+    args.quiet.note(&format!("wrote {packets} packets, {bytes} bytes to {path}, {seconds:.2} s"));
     Ok(())
 }
 
@@ -132,7 +134,7 @@ pub(super) fn write(
     profile: &Profile,
     format: FileFormat,
     output: &mut dyn Write,
-    progress: &mut Progress,
+    progress: &Progress,
 ) -> anyhow::Result<u64> {
     /// Packets between two looks at the clock.
     const STEP: u64 = 1 << 12;
@@ -150,8 +152,7 @@ pub(super) fn write(
         written.map_err(capture_error)?;
         done += 1;
         if done.is_multiple_of(STEP) {
-            let all = profile.packets.max(1);
-            progress.show(|_| format!("{:.0} % written", 100.0 * done as f64 / all as f64));
+            progress.show_of(done, profile.packets, |_| format!("{done} packets written"));
         }
     }
     let bytes = writer.written();

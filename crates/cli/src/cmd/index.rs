@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::ensure;
 use tapdex_engine::archive::{
@@ -15,7 +16,7 @@ use tapdex_record::units;
 
 use super::ask::DEFAULT_ARCHIVE;
 use super::device::DeviceArg;
-use super::progress::Progress;
+use super::progress::QuietArg;
 use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 
 /// Take captures into an archive, so that they can be searched.
@@ -100,9 +101,8 @@ pub(crate) struct Args {
     /// Name of what comes from standard input.
     #[arg(long, value_name = "NAME", default_value = "stdin")]
     name: String,
-    /// Say nothing but what is wrong.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    quiet: QuietArg,
 }
 
 /// The order of the rows of a segment.
@@ -183,14 +183,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     interrupt::handle(|| {
         // Once more, as when a stream has nothing to say: what is left over is cleared up later.
         if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(crate::EXIT_INTERRUPTED.into());
+            interrupt::end();
         }
     });
-    let line = Mutex::new(if args.quiet { Progress::hidden() } else { Progress::new() });
+    let progress = args.quiet.progress();
     let show = |done: Done| {
-        // Whoever comes while another writes has nothing newer to say.
-        if let Ok(mut line) = line.try_lock() {
-            line.show(|elapsed| text(&done, elapsed.as_secs_f64()));
+        let text = |elapsed: Duration| {
+            let rate = done.packets as f64 / elapsed.as_secs_f64().max(1e-3);
+            format!("{} packets, {:.2} M/s", done.packets, rate / 1e6)
+        };
+        match done.bytes > 0 && done.bytes_total > 0 {
+            true => progress.show_of(done.bytes, done.bytes_total, text),
+            false => progress.show(text),
         }
     };
     let mut ingest = Ingest::new(&archive).threads(args.threads).force(args.force);
@@ -199,8 +203,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         ingest = ingest.device(indexer);
     }
     let result = ingest.stop(&STOP).progress(&show).run(&inputs);
-    let seconds = line.lock().map_or(0.0, |line| line.elapsed().as_secs_f64());
-    drop(line);
+    let seconds = progress.elapsed().as_secs_f64();
+    drop(progress);
     let mut report = match result {
         Err(ArchiveError::Interrupted) => {
             note("interrupted; what was finished is kept, run it again to go on");
@@ -231,7 +235,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             wrong += 1;
         }
     }
-    if !args.quiet {
+    if !args.quiet.quiet {
         let used = match archive.settings().order {
             Order::Flow => device.shown(),
             Order::Arrival => device.shown_unused("order arrival"),
@@ -267,25 +271,6 @@ fn unusable(files: &[PathBuf]) -> Option<ArchiveError> {
         first.get_or_insert(error);
     }
     first
-}
-
-/// How far the work is.
-fn text(done: &Done, seconds: f64) -> String {
-    let rate = done.packets as f64 / seconds.max(1e-3);
-    let mut text = format!("{} packets, {:.2} M/s", done.packets, rate / 1e6);
-    if done.bytes > 0 && done.bytes_total > 0 {
-        let share = (done.bytes as f64 / done.bytes_total as f64).min(1.0);
-        const CELLS: usize = 24;
-        let full = (0..CELLS).filter(|&cell| (cell as f64) < share * CELLS as f64).count();
-        let left = seconds / share - seconds;
-        text = format!(
-            "[{}{}] {:3.0} %  {text}, {left:.0} s left",
-            "=".repeat(full),
-            " ".repeat(CELLS - full),
-            100.0 * share
-        );
-    }
-    text
 }
 
 fn summary(files: &[FileReport], output: &std::path::Path, seconds: f64) -> String {

@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use nix::sys::signal::{SigSet, Signal};
 
+use super::progress;
+
 /// The file that must not stay if the process is told to stop.
 static PENDING: Mutex<Option<PathBuf>> = Mutex::new(None);
 
@@ -46,6 +48,12 @@ pub(super) fn exit() -> ! {
     if let Some(path) = pending.as_deref() {
         drop(std::fs::remove_file(path));
     }
+    end()
+}
+
+/// Ends the process and leaves no progress line on the terminal.
+pub(super) fn end() -> ! {
+    progress::clear();
     std::process::exit(crate::EXIT_INTERRUPTED.into());
 }
 

@@ -1,14 +1,12 @@
 //! `tapdex repair`: damaged indexes are made again from the packets.
 
-use std::cell::RefCell;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tapdex_engine::archive::{Archive, ArchiveError, Progress as Done, Repair};
 
 use super::ask::ArchiveArg;
-use super::progress::Progress;
+use super::progress::QuietArg;
 use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 
 /// Index again what is damaged.
@@ -37,9 +35,11 @@ pub(crate) struct Args {
     /// Captures, or folders of captures, that damaged indexes may belong to.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Take indexes for sound that can be opened.
+    /// Check only what is needed to open the indexes.
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    quiet: QuietArg,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -50,19 +50,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     // Without a handler the process ends at once, and the next run clears up.
     interrupt::handle(|| STOP.store(true, Ordering::Relaxed));
-    let checking = RefCell::new(Progress::new());
+    let progress = args.quiet.progress();
     let checked = |done: usize, all: usize| {
-        checking.borrow_mut().show(|_| format!("{done} of {all} indexes checked"));
+        let text = |_| format!("{done} of {all} indexes checked");
+        progress.show_of(done as u64, all as u64, text);
     };
-    let indexing = Mutex::new(Progress::new());
+    let is_indexing = AtomicBool::new(false);
     let indexed = |done: Done| {
-        if let Ok(mut progress) = indexing.try_lock() {
-            progress.show(|_| format!("{} packets indexed", done.packets));
+        if !is_indexing.swap(true, Ordering::Relaxed) {
+            progress.stage("indexing again");
         }
+        let text = |_| format!("{} packets indexed", done.packets);
+        progress.show_of(done.bytes, done.bytes_total, text);
     };
     let repair = Repair::new(&archive).extra(&args.files).quick(args.quick).stop(&STOP);
     let result = repair.checked(&checked).progress(&indexed).run();
-    drop((checking, indexing));
+    drop(progress);
     let report = match result {
         Err(ArchiveError::Interrupted) => {
             note("interrupted; what was finished is kept, run it again to go on");
@@ -95,7 +98,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let segments = counted(report.segments as u64, "segment");
     let captures = report.captures.iter().filter(|file| file.error.is_none()).count();
     match report.problems.len() {
-        0 => note(&format!("{segments}, none damaged")),
+        0 => args.quiet.note(&format!("{segments}, none damaged")),
         damaged => note(&format!(
             "{segments}, {damaged} damaged; {} indexed again",
             counted(captures as u64, "capture")

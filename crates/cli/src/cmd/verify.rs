@@ -7,8 +7,8 @@ use tapdex_engine::archive::{Archive, ArchiveError, Compared, Segment};
 
 use super::ask::{ArchiveArg, line};
 use super::missing::{self, AllowArg};
-use super::progress::Progress;
-use super::{CANNOT_WRITE, Damaged, chain, counted, note};
+use super::progress::{Progress, QuietArg};
+use super::{CANNOT_WRITE, Damaged, chain, counted};
 
 /// Check an archive and list what is wrong with it.
 ///
@@ -33,32 +33,39 @@ pub(crate) struct Args {
     archive: ArchiveArg,
     #[command(flatten)]
     allow: AllowArg,
-    /// Do not read everything.
+    /// Check only what is needed to open the indexes, and the ends of the packet files.
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    quiet: QuietArg,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let archive = Archive::open(&args.archive.archive)?;
     let files = archive.index_files()?;
-    let mut progress = Progress::new();
+    let progress = args.quiet.progress();
+    // The work on a segment is about as long as its index.
+    let sizes: Vec<u64> = files.iter().map(|path| path.metadata().map_or(0, |m| m.len())).collect();
+    let mut work = Work { progress: &progress, done: 0, total: sizes.iter().sum() };
     let mut told: Vec<String> = Vec::new();
     let (mut packets, mut bytes, mut problems, mut damaged) = (0, 0, 0_u64, 0_u64);
     let mut unsummed = 0;
-    for (n, path) in files.iter().enumerate() {
+    for (n, (path, size)) in files.iter().zip(sizes).enumerate() {
         let mut wrong = Vec::new();
         match Segment::open(path) {
             Ok(segment) => {
-                progress.show(|_| format!("segment {} of {}", n + 1, files.len()));
+                let place = format!("segment {} of {}", n + 1, files.len());
+                work.progress.show_of(work.done, work.total, |_| place.clone());
                 bytes += segment.index().len_bytes();
                 packets += segment.note().records;
                 if !segment.index().has_pieces() {
                     unsummed += segment.note().records;
                 }
-                check(&segment, args.quick, &mut progress, &mut wrong);
+                check(&segment, args.quick, &work, &place, &mut wrong);
             }
             Err(error) => wrong.push(chain(&error)),
         }
+        work.done += size;
         if !path.exists() {
             // A recorder has made room in the meantime.
             continue;
@@ -92,7 +99,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let left = archive.unindexed_recordings()?;
     if left > 0 {
         let recordings = counted(left, "recording");
-        note(&format!("{recordings} not indexed yet; every search does that itself"));
+        args.quiet.note(&format!("{recordings} not indexed yet; every search does that itself"));
     }
     if problems == 0 {
         let segments = counted(files.len() as u64, "segment");
@@ -104,10 +111,14 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             0 => String::new(),
             n => format!("; {} without a checksum", counted(n, "packet")),
         };
-        line(
-            out,
-            format_args!("{sound}: {segments}, {packets} packets, {bytes} bytes of index{sums}"),
-        )?;
+        if !args.quiet.quiet {
+            line(
+                out,
+                format_args!(
+                    "{sound}: {segments}, {packets} packets, {bytes} bytes of index{sums}"
+                ),
+            )?;
+        }
         out.flush().context(CANNOT_WRITE)?;
         return missing::end(&stories, args.allow);
     }
@@ -118,11 +129,19 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Err(Damaged(text).into())
 }
 
+/// How much of the work is done.
+struct Work<'a> {
+    progress: &'a Progress,
+    /// Bytes of the indexes that are done, and of all.
+    done: u64,
+    total: u64,
+}
+
 /// Packets between two looks at the clock.
 const STEP: u32 = 1 << 14;
 
 /// Collects what is wrong with a segment.
-fn check(segment: &Segment, quick: bool, progress: &mut Progress, wrong: &mut Vec<String>) {
+fn check(segment: &Segment, quick: bool, work: &Work<'_>, place: &str, wrong: &mut Vec<String>) {
     let index = segment.path().display();
     if !quick {
         let verified = segment.index().verify(&mut |_| {});
@@ -138,7 +157,10 @@ fn check(segment: &Segment, quick: bool, progress: &mut Progress, wrong: &mut Ve
     let records = segment.note().records;
     let compared = segment.compare_all(&mut |number| {
         if number.is_multiple_of(STEP) {
-            progress.show(|_| format!("packet {number} of {records}"));
+            let len_bytes = segment.index().len_bytes();
+            let done = work.done + len_bytes / records.max(1) * u64::from(number);
+            let text = |_| format!("{place}, packet {number} of {records}");
+            work.progress.show_of(done, work.total, text);
         }
         true
     });

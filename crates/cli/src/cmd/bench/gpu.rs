@@ -101,8 +101,8 @@ struct Plan<'a> {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let device = device::open_gpu(args.device)?;
-    let mut progress = Progress::new();
-    progress.show(|_| "measuring the bus".to_owned());
+    let progress = Progress::new();
+    progress.stage("measuring the bus");
     let plan = Plan {
         device: &device,
         bus: Bus::measure(&device, BUS_RUNS)?,
@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         imc13: args.imc13.as_deref(),
     };
     let mut report = Report::new(out, args.out.as_deref())?;
-    measure(&plan, &mut report, &mut progress)?;
+    measure(&plan, &mut report, &progress)?;
     let files = report.finish()?;
     drop(progress);
     if let Some(folder) = &args.out {
@@ -124,11 +124,8 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Another table is another line here, and another name in [`only::PARTS`].
-fn measure(
-    plan: &Plan<'_>,
-    report: &mut Report<'_>,
-    progress: &mut Progress,
-) -> anyhow::Result<()> {
+fn measure(plan: &Plan<'_>, report: &mut Report<'_>, progress: &Progress) -> anyhow::Result<()> {
+    progress.steps(steps(plan));
     report.table(&machine(plan), None)?;
     report.table(&bus(&plan.bus), None)?;
     if plan.only.part("columns") {
@@ -144,6 +141,18 @@ fn measure(
         papers::measure(plan, plan.imc13, report, progress)?;
     }
     Ok(())
+}
+
+/// The steps that the parts report.
+fn steps(plan: &Plan<'_>) -> u64 {
+    let parts = [
+        ("columns", columns::steps(plan)),
+        ("segment", segment::STEPS),
+        ("scenarios", scenarios::STEPS),
+        ("papers", papers::STEPS + usize::from(plan.imc13.is_some())),
+    ];
+    let wanted = parts.iter().filter(|(part, _)| plan.only.part(part));
+    wanted.map(|&(_, steps)| steps as u64).sum()
 }
 
 /// What was measured, and how.
@@ -237,7 +246,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut out = vec![];
         let mut report = Report::new(&mut out, Some(folder.path())).unwrap();
-        measure(&plan, &mut report, &mut Progress::hidden()).unwrap();
+        measure(&plan, &mut report, &Progress::hidden()).unwrap();
         assert_eq!(report.finish().unwrap(), 5);
         let text = String::from_utf8(out).unwrap();
         for expected in ["GPU", "the host", "seed", "to the GPU", "4.0", "wah", "hipes"] {

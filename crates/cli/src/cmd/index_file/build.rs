@@ -6,6 +6,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use tapdex_bitmap::Codec;
@@ -22,7 +23,7 @@ use super::{csv, raw, smallest};
 use crate::cmd::codec::form::parse_width;
 use crate::cmd::codec::{Choice, choice_parser};
 use crate::cmd::device::{DeviceArg, Used};
-use crate::cmd::progress::Progress;
+use crate::cmd::progress::{Progress, QuietArg};
 use crate::cmd::{counted, interrupt, note, shown};
 
 /// Build the index file of a table.
@@ -109,31 +110,33 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u16).range(..=1024)
     )]
     threads: u16,
-    /// Replace OUT if it is there.
+    /// Replace OUT if it exists.
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    quiet: QuietArg,
 }
 
 pub(super) fn run(args: &Args, stdin: &mut dyn Read) -> anyhow::Result<()> {
     args.check()?;
     args.check_output()?;
     let device = args.device.open()?;
-    let mut progress = Progress::new();
     interrupt::watch();
+    let progress = args.quiet.progress();
     let mut table = match args.is_raw() {
-        true => args.read_raw(&mut progress)?,
-        false => args.read_csv(stdin, &mut progress)?,
+        true => args.read_raw(&progress)?,
+        false => args.read_csv(stdin, &progress)?,
     };
     let names: Vec<&str> = table.fields.iter().map(|field| field.name.as_str()).collect();
     let sort_by = args.sort_by.iter().map(|name| position(&names, name));
     let sort_by = sort_by.collect::<anyhow::Result<Vec<_>>>()?;
     let order = (!sort_by.is_empty()).then(|| {
-        progress.show(|_| format!("sorting {} rows", table.rows));
+        progress.stage(&format!("sorting {} rows", table.rows));
         table.sort(&sort_by)
     });
-    let schema = args.schema(&table, &mut progress);
+    let schema = args.schema(&table, &progress);
     let (rows, fields) = (table.rows, table.fields.len());
-    let len_bytes = args.write(&table, schema, order.as_deref(), &device, &mut progress)?;
+    let len_bytes = args.write(&table, schema, order.as_deref(), &device, &progress)?;
     let seconds = progress.elapsed().as_secs_f64();
     drop(progress);
     let a_row = match rows {
@@ -142,7 +145,7 @@ pub(super) fn run(args: &Args, stdin: &mut dyn Read) -> anyhow::Result<()> {
     };
     let fields = if fields == 1 { "1 field".to_owned() } else { format!("{fields} fields") };
     let output = args.output.display();
-    note(&format!(
+    args.quiet.note(&format!(
         "wrote {output}: {rows} rows, {fields}, {len_bytes} bytes, {a_row}{seconds:.2} s{}",
         device.shown()
     ));
@@ -252,15 +255,16 @@ impl Args {
         field.and_then(|field| field.digits).or(self.digits)
     }
 
-    fn read_csv(&self, stdin: &mut dyn Read, progress: &mut Progress) -> anyhow::Result<Table> {
+    fn read_csv(&self, stdin: &mut dyn Read, progress: &Progress) -> anyhow::Result<Table> {
         let fields = self.indexed().map(|field| Planes::new(&field.name, field.bits)).collect();
         let fields = (!self.fields.is_empty()).then_some(fields);
         let mut columns = csv::Columns::new(fields, self.time.as_deref());
+        let mut reading = Reading::new(progress, self.tables.iter());
         for path in &self.tables {
             if path.as_os_str() == "-" {
-                columns.read("standard input", stdin, progress)?;
+                columns.read("standard input", stdin, &mut reading)?;
             } else {
-                columns.read(&path.display().to_string(), &mut open(path)?, progress)?;
+                columns.read(&path.display().to_string(), &mut open(path)?, &mut reading)?;
             }
         }
         let (rows, fields, times) = columns.finish();
@@ -272,20 +276,22 @@ impl Args {
         Ok(Table { rows, fields: stored, times })
     }
 
-    fn read_raw(&self, progress: &mut Progress) -> anyhow::Result<Table> {
+    fn read_raw(&self, progress: &Progress) -> anyhow::Result<Table> {
         let mut table = Table { rows: 0, fields: Vec::new(), times: None };
         let mut first: Option<(&FieldArg, String)> = None;
+        let files = self.fields.iter().filter_map(|field| field.file.as_ref());
+        let mut reading = Reading::new(progress, files);
         for field in &self.fields {
             let Some((path, bits)) = field.file.as_ref().zip(field.bits) else { continue };
             let (mut input, file) = (open(path)?, path.display().to_string());
             let rows = if Some(&field.name) == self.time.as_ref() {
-                let times = raw::numbers(&file, &mut input, progress)?;
+                let times = raw::numbers(&file, &mut input, &mut reading)?;
                 let rows = times.len();
                 table.times = Some(times);
                 rows
             } else {
                 let widths = field::widths(bits, field.digits.or(self.digits));
-                let columns = raw::columns(&file, &mut input, &widths, progress)?;
+                let columns = raw::columns(&file, &mut input, &widths, &mut reading)?;
                 let rows = columns.first().map_or(0, |column| column.digits().rows());
                 table.fields.push(Stored { name: field.name.clone(), columns });
                 rows
@@ -304,7 +310,7 @@ impl Args {
     }
 
     /// The fields and columns of the index, each with its codec.
-    fn schema(&self, table: &Table, progress: &mut Progress) -> Schema {
+    fn schema(&self, table: &Table, progress: &Progress) -> Schema {
         let choice = |stored: &Stored| {
             let field = self.fields.iter().find(|field| field.name == stored.name);
             match field.and_then(|field| field.codec).unwrap_or(self.codec) {
@@ -319,7 +325,7 @@ impl Args {
             .filter(|stored| choice(stored).is_none())
             .flat_map(|stored| &stored.columns)
             .collect();
-        progress.show(|_| format!("choosing codecs of {} columns", open.len()));
+        progress.stage(&format!("choosing codecs of {} columns", open.len()));
         let mut found = side_by_side(self.threads(), &open, |column| smallest::codec(column));
         let mut found = found.drain(..);
         let fields = table.fields.iter().map(|stored| {
@@ -346,7 +352,7 @@ impl Args {
         schema: Schema,
         order: Option<&[u32]>,
         device: &Used,
-        progress: &mut Progress,
+        progress: &Progress,
     ) -> anyhow::Result<u64> {
         let specs: Vec<ColumnSpec> = schema.columns().collect();
         let create = || IndexWriter::create(&Disk, &self.output, table.rows, schema);
@@ -378,8 +384,39 @@ impl Args {
         if let Some(times) = &table.times {
             writer.times(times)?;
         }
-        progress.show(|_| "waiting for the disk".to_owned());
+        progress.stage("waiting for the disk");
         Ok(writer.finish()?)
+    }
+}
+
+/// How much of the input has been read.
+pub(super) struct Reading<'a> {
+    progress: &'a Progress,
+    bytes: u64,
+    /// `None` if it comes through a pipe.
+    total: Option<u64>,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn new<P: AsRef<Path>>(
+        progress: &'a Progress,
+        files: impl Iterator<Item = P>,
+    ) -> Self {
+        let len = |path: P| path.as_ref().metadata().ok().filter(|m| m.is_file()).map(|m| m.len());
+        Self { progress, bytes: 0, total: files.map(len).sum() }
+    }
+
+    /// So many more bytes were read, and there are so many rows.
+    pub(super) fn add(&mut self, bytes: usize, rows: usize) {
+        self.bytes += bytes as u64;
+        let text = |elapsed: Duration| {
+            let rate = self.bytes as f64 / 1e6 / elapsed.as_secs_f64().max(1e-3);
+            format!("{rows} rows read, {rate:.0} MB/s")
+        };
+        match self.total {
+            Some(total) => self.progress.show_of(self.bytes, total, text),
+            None => self.progress.show(text),
+        }
     }
 }
 
@@ -388,16 +425,15 @@ fn write_columns(
     builder: &mut impl Builder,
     columns: &[(Digits<'_>, Codec)],
     writer: &mut IndexWriter<'_>,
-    progress: &mut Progress,
+    progress: &Progress,
 ) -> anyhow::Result<()> {
+    progress.stage("building columns");
     let mut built = 0;
     builder.build_each(columns, |index| {
         writer.column(index)?;
         built += 1;
-        progress.show(|elapsed| {
-            let seconds = elapsed.as_secs_f64();
-            format!("{built} of {} columns built, {seconds:.1} s", columns.len())
-        });
+        let text = |_| format!("{built} of {} columns built", columns.len());
+        progress.show_of(built, columns.len() as u64, text);
         Ok(())
     })
 }

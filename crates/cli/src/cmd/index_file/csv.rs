@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Read};
 
 use anyhow::{Context, anyhow, bail, ensure};
 
+use super::build::Reading;
 use super::store::Planes;
 use super::value::{self, Kind, Value};
-use crate::cmd::progress::Progress;
 use crate::cmd::shown;
 
 /// How much is read at a time.
@@ -57,25 +57,22 @@ impl Columns {
         &mut self,
         file: &str,
         input: &mut dyn Read,
-        progress: &mut Progress,
+        reading: &mut Reading<'_>,
     ) -> anyhow::Result<()> {
         let mut blocks = Blocks::new(file, input);
         let Some(block) = blocks.next()? else {
             bail!("cannot read {file}: there is no line with the names of the columns");
         };
-        let mut bytes = block.len();
+        reading.add(block.len(), self.rows as usize);
         let (header, rest) = split_line(block);
         let names = names(header).with_context(|| format!("cannot read {file}:1"))?;
         let places = self.places(&names).with_context(|| format!("cannot read {file}:1"))?;
         let mut lines = Lines { file, names, places, line: 1, values: Vec::new() };
         lines.add(rest, self)?;
         while let Some(block) = blocks.next()? {
-            bytes += block.len();
+            let bytes = block.len();
             lines.add(block, self)?;
-            progress.show(|elapsed| {
-                let rate = bytes as f64 / 1e6 / elapsed.as_secs_f64();
-                format!("{} rows read, {rate:.0} MB/s", self.rows)
-            });
+            reading.add(bytes, self.rows as usize);
         }
         Ok(())
     }

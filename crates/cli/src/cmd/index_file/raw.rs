@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Read};
 use anyhow::{Context, ensure};
 use tapdex_engine::index::Width;
 
+use super::build::Reading;
 use super::store::Column;
-use crate::cmd::progress::Progress;
 
 /// Rows that are read at a time.
 const BLOCK_ROWS: usize = 1 << 16;
@@ -52,7 +52,7 @@ pub(super) fn columns(
     file: &str,
     input: &mut dyn Read,
     widths: &[Width],
-    progress: &mut Progress,
+    reading: &mut Reading<'_>,
 ) -> anyhow::Result<Vec<Column>> {
     let bytes = widths.iter().map(|width| width.bits() as usize / 8).sum();
     let mut columns: Vec<Column> = widths.iter().map(|&width| Column::new(width)).collect();
@@ -67,7 +67,7 @@ pub(super) fn columns(
             _ => split_any(block, bytes, &mut columns),
         }
         rows += block.len() / bytes;
-        progress.show(|_| format!("{file}: {rows} rows read"));
+        reading.add(block.len(), rows);
     })?;
     Ok(columns)
 }
@@ -113,12 +113,12 @@ fn split_any(block: &[u8], bytes: usize, columns: &mut [Column]) {
 pub(super) fn numbers(
     file: &str,
     input: &mut dyn Read,
-    progress: &mut Progress,
+    reading: &mut Reading<'_>,
 ) -> anyhow::Result<Vec<u64>> {
     let mut numbers: Vec<u64> = Vec::new();
     blocks(file, input, 8, &mut |block| {
         numbers.extend(block.as_chunks().0.iter().map(|&bytes| u64::from_le_bytes(bytes)));
-        progress.show(|_| format!("{file}: {} rows read", numbers.len()));
+        reading.add(block.len(), numbers.len());
     })?;
     Ok(numbers)
 }
@@ -127,6 +127,7 @@ pub(super) fn numbers(
 mod tests {
     use super::*;
     use crate::cmd::index_file::field;
+    use crate::cmd::progress::Progress;
 
     #[test]
     fn every_width_is_cut_into_its_digits() {
@@ -137,8 +138,9 @@ mod tests {
                 let file: Vec<u8> =
                     (0..rows * bytes).map(|i| (i * 7 % 251).to_le_bytes()[0]).collect();
                 let widths = field::widths(bits, digits);
-                let progress = &mut Progress::new();
-                let found = columns("", &mut file.as_slice(), &widths, progress).unwrap();
+                let progress = Progress::hidden();
+                let mut reading = Reading::new(&progress, std::iter::empty::<&str>());
+                let found = columns("", &mut file.as_slice(), &widths, &mut reading).unwrap();
                 for row in [0, 1, BLOCK_ROWS - 1, BLOCK_ROWS, rows - 1] {
                     let value = file[row * bytes..][..bytes].iter().rev();
                     let value = value.fold(0_u128, |value, &byte| value << 8 | u128::from(byte));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use tapdex_engine::index::Index;
 
-use crate::cmd::progress::Progress;
+use crate::cmd::progress::QuietArg;
 use crate::cmd::{CANNOT_WRITE, Damaged, chain};
 
 /// Read a whole index file and list what is wrong with it.
@@ -24,15 +24,17 @@ pub(super) struct Args {
     /// Index file.
     #[arg(value_name = "INDEX")]
     path: PathBuf,
+    #[command(flatten)]
+    quiet: QuietArg,
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let index = Index::open(&args.path)?;
-    let mut progress = Progress::new();
+    let progress = args.quiet.progress();
     let (mut done, total) = (0, index.len_bytes());
     let verified = index.verify(&mut |section| {
         done += section.len_bytes;
-        progress.show(|_| format!("{:.0} % read", 100.0 * done as f64 / total.max(1) as f64));
+        progress.show_of(done, total, |_| format!("{done} of {total} bytes checked"));
     });
     drop(progress);
     for problem in &verified.problems {
@@ -43,8 +45,11 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     if verified.is_sound() {
         let (sections, bitmaps) = (verified.sections, verified.bitmaps);
-        return writeln!(out, "sound: {sections} sections, {bitmaps} bitmaps, {total} bytes")
-            .context(CANNOT_WRITE);
+        if !args.quiet.quiet {
+            writeln!(out, "sound: {sections} sections, {bitmaps} bitmaps, {total} bytes")
+                .context(CANNOT_WRITE)?;
+        }
+        return Ok(());
     }
     let count = verified.problems.len() as u64 + verified.problems_more;
     let problems = if count == 1 { "1 problem".to_owned() } else { format!("{count} problems") };

@@ -24,10 +24,17 @@ const HEADINGS: [&str; 9] = [
     "both busy",
 ];
 
+/// Steps of the measurement: the making of each data set, and each codec.
+pub(super) fn steps(plan: &Plan<'_>) -> usize {
+    let widths = [Width::Byte, Width::Short].into_iter().filter(|&width| plan.only.width(width));
+    let data = only::DATA.into_iter().filter(|data| plan.only.data(data));
+    widths.count() * data.count() * (1 + plan.only.codecs().count())
+}
+
 pub(super) fn measure(
     plan: &Plan<'_>,
     report: &mut Report<'_>,
-    progress: &mut Progress,
+    progress: &Progress,
 ) -> anyhow::Result<()> {
     for width in [Width::Byte, Width::Short] {
         for data in only::DATA {
@@ -44,10 +51,10 @@ fn data_set(
     data: &str,
     width: Width,
     report: &mut Report<'_>,
-    progress: &mut Progress,
+    progress: &Progress,
 ) -> anyhow::Result<()> {
     let bits = width.bits();
-    progress.show(|_| format!("making up columns of {bits} bits, {data}"));
+    progress.step(&format!("making up columns of {bits} bits, {data}"));
     let columns = make(plan, data, width)?;
     let count = columns.digits().count();
     let mut sheet = Sheet::new(
@@ -68,7 +75,7 @@ fn data_set(
             sheet.remarks.push(format!("{name}: left out, a column would take {gib} GiB"));
             continue;
         }
-        progress.show(|_| format!("{bits} bits, {data}: {name}"));
+        progress.step(&format!("{bits} bits, {data}: {name}"));
         match measure::measure(plan.device, &columns, codec, plan.rounds, plan.runs) {
             Ok(measured) => row(plan, &measured, &mut sheet, &mut bars),
             Err(error @ DeviceError::OutOfMemory { .. }) => {

@@ -18,18 +18,21 @@ const PUBLISHED: [(u64, f64); 2] = [(256, 185e6), (65_536, 185e6 / 1.13)];
 /// What the paper says of MASC: packets a second times bytes, on its GPU and on its CPU.
 const PUBLISHED_MASC: [f64; 2] = [492_491.0 * 14.0, 492_491.0 * 14.0 / 19.5];
 
+/// Steps of the measurement, without that of a peer.
+pub(super) const STEPS: usize = 2;
+
 pub(super) fn measure(
     plan: &Plan<'_>,
     peer: Option<&Path>,
     report: &mut Report<'_>,
-    progress: &mut Progress,
+    progress: &Progress,
 ) -> anyhow::Result<()> {
-    progress.show(|_| "IMC'13: columns of more and more values".to_owned());
+    progress.step("IMC'13: columns of more and more values");
     let records = papers::RECORDS.min(plan.rows);
     let ours = papers::cardinalities(plan.device, records, plan.runs, plan.seed)?;
     let theirs = match peer {
         Some(peer) => {
-            progress.show(|_| format!("IMC'13: {}", peer.display()));
+            progress.step(&format!("IMC'13: {}", peer.display()));
             peer::run(peer)?
         }
         None => vec![],
@@ -37,7 +40,7 @@ pub(super) fn measure(
     figure5(&ours, &theirs, records, report)?;
     figure6(&ours, &theirs, records, report)?;
     whole_columns(&theirs, report)?;
-    progress.show(|_| "MASC".to_owned());
+    progress.step("MASC");
     let rows = MASC_ROWS.min(plan.rows);
     let (device, seed) = (plan.device, plan.seed);
     let mut pairs = Vec::new();

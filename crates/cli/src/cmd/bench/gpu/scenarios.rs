@@ -18,10 +18,13 @@ const HEADINGS: [&str; 9] = [
     "published MB/s",
 ];
 
+/// Steps of the measurement.
+pub(super) const STEPS: usize = SCENARIOS.len() + SWEPT.len();
+
 pub(super) fn measure(
     plan: &Plan<'_>,
     report: &mut Report<'_>,
-    progress: &mut Progress,
+    progress: &Progress,
 ) -> anyhow::Result<()> {
     let title = "Sets of ids: the scenarios that HiPES was published with";
     let mut sheet = Sheet::new("gpu-scenarios", title, &HEADINGS);
@@ -33,7 +36,7 @@ pub(super) fn measure(
         bars: vec![],
     };
     for scenario in SCENARIOS {
-        progress.show(|_| format!("scenario {}", scenario.name));
+        progress.step(&format!("scenario {}", scenario.name));
         let result = measure_scenario(plan.device, scenario, plan.runs)?;
         let published = scenario.published;
         let mut row = |codec: &str, measured: &Measured, published: f64| {
@@ -66,10 +69,10 @@ pub(super) fn measure(
 /// The scenarios whose chunks are made larger and smaller.
 const SWEPT: [&str; 2] = ["S2", "S4"];
 
-fn widths(plan: &Plan<'_>, report: &mut Report<'_>, progress: &mut Progress) -> anyhow::Result<()> {
+fn widths(plan: &Plan<'_>, report: &mut Report<'_>, progress: &Progress) -> anyhow::Result<()> {
     for scenario in SCENARIOS.into_iter().filter(|scenario| SWEPT.contains(&scenario.name)) {
         let name = scenario.name;
-        progress.show(|_| format!("scenario {name}, chunks of all sizes"));
+        progress.step(&format!("scenario {name}, chunks of all sizes"));
         let title = format!("HiPES, chunks of 2^w rows, {name}: MB/s");
         let headings = ["w", "directly", "one at a time", "as published", "one at a time", "ratio"];
         let mut sheet = Sheet::new(&format!("gpu-widths-{name}"), &title, &headings);

@@ -23,17 +23,20 @@ const HEADINGS: [&str; 9] = [
     "runs",
 ];
 
+/// Steps of the measurement.
+pub(super) const STEPS: usize = ROWS.len() * FLOW_RECORDS.len();
+
 pub(super) fn measure(
     plan: &Plan<'_>,
     report: &mut Report<'_>,
-    progress: &mut Progress,
+    progress: &Progress,
 ) -> anyhow::Result<()> {
     let title = "Segments: flows sorted, columns of five-tuple, flags and lengths built, roaring";
     let mut sheet = Sheet::new("gpu-segment", title, &HEADINGS);
     for rows in ROWS.map(|rows| rows.min(plan.rows)) {
         for flow_records in FLOW_RECORDS {
             let flows = rows / flow_records;
-            progress.show(|_| format!("a segment of {rows} records, {flows} flows"));
+            progress.step(&format!("a segment of {rows} records, {flows} flows"));
             let measured = measure_segment(plan.device, rows, flows, plan.runs, plan.seed)?;
             let seconds = measured.sort + measured.build;
             let records = measured.rows as f64;
