@@ -1,8 +1,9 @@
 //! What is counted, and where.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use crate::lock;
 use crate::status::Counted;
 
 /// Of a source: an interface or a stream.
@@ -70,19 +71,19 @@ impl SourceCounters {
 
     /// Packets were lost between two times, which no recording tells of yet.
     pub(crate) fn widen_lost_span(&self, from_ns: u64, to_ns: u64) {
-        let mut span = self.lost_span.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut span = lock(&self.lost_span);
         let (from, to) = span.unwrap_or((u64::MAX, 0));
         *span = Some((from.min(from_ns), to.max(to_ns)));
     }
 
     /// When packets may have come that were lost since this was last asked.
     pub(crate) fn take_lost_span(&self) -> Option<(u64, u64)> {
-        self.lost_span.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.lost_span).take()
     }
 
     /// It is gone, or back.
     pub(crate) fn is_back(&self, is_back: bool, now_ns: u64) {
-        let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outages = lock(&self.outages);
         if !is_back {
             outages.push((now_ns, None));
         } else if let Some((_, until @ None)) = outages.last_mut() {
@@ -92,7 +93,7 @@ impl SourceCounters {
 
     /// When it was gone and came back, since this was last asked.
     pub(crate) fn take_outages(&self) -> Vec<(u64, u64)> {
-        let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outages = lock(&self.outages);
         let over = outages.iter().filter_map(|&(from, until)| Some((from, until?))).collect();
         outages.retain(|(_, until)| until.is_none());
         over
@@ -131,8 +132,10 @@ pub(crate) struct Counters {
     pub(crate) bytes: AtomicU64,
     /// The time of the last packet.
     pub(crate) last_packet_ns: AtomicU64,
-    /// Packets that would outlast a loss of power.
+    /// Packets that would outlast a loss of power, and those of them that are in complete
+    /// recordings.
     pub(crate) synced: AtomicU64,
+    sealed_packets: AtomicU64,
     /// Bytes of the recording that is open, and the least time of its packets; 0 if none is.
     pub(crate) open_bytes: AtomicU64,
     pub(crate) open_time_min: AtomicU64,
@@ -141,12 +144,22 @@ pub(crate) struct Counters {
     pub(crate) indexed: AtomicU64,
     pub(crate) indexed_packets: AtomicU64,
     pub(crate) index_bytes: AtomicU64,
-    /// Recordings that are complete and not indexed yet, and when the first of them was completed,
-    /// in nanoseconds since 1970.
-    pub(crate) waiting: AtomicU64,
-    pub(crate) waiting_since_ns: AtomicU64,
     /// The disk is full, and nothing may go.
     pub(crate) paused: AtomicBool,
     /// How often that was so.
     pub(crate) pauses: AtomicU64,
+}
+
+impl Counters {
+    /// A recording was completed: so many of its packets are safe.
+    pub(crate) fn sealed_packets(&self, packets: u64) {
+        let all = self.sealed_packets.fetch_add(packets, Ordering::Relaxed) + packets;
+        self.synced.fetch_max(all, Ordering::Relaxed);
+    }
+
+    /// So many packets of the open recording are safe.
+    pub(crate) fn synced(&self, packets: u64) {
+        let all = self.sealed_packets.load(Ordering::Relaxed) + packets;
+        self.synced.fetch_max(all, Ordering::Relaxed);
+    }
 }

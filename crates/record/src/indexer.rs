@@ -9,13 +9,19 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tapdex_engine::archive::device::SegmentDevice;
-use tapdex_engine::archive::{ArchiveError, Drafter, Ingest, Input, Recording};
+use tapdex_engine::archive::{Archive, ArchiveError, Drafter, Ingest, Input, Recording};
 use tapdex_engine::beneath::Rights;
 use tapdex_engine::storage::{Storage, StorageFile};
 
-use crate::clock::Moment;
-use crate::recorder::{Shared, ToDo};
+use crate::clock::{Clock, Moment};
+use crate::counters::Counters;
+use crate::index_queue::{IndexQueue, ToDo};
+use crate::keeper::Keeper;
+use crate::lock;
+use crate::messages::{Message, Messages};
+use crate::metrics::Histogram;
 use crate::units::Rotation;
+use crate::writer::Current;
 
 /// Others come first: the kernel gives this thread what they leave.
 const NICE: i32 = 10;
@@ -28,63 +34,83 @@ const SOON: f64 = 2.0;
 /// Drafts are for convenience: they are not made on a disk that has less room.
 const DRAFT_ROOM: u64 = 256 << 20;
 
+/// What the indexer works with.
+pub(crate) struct Context<'s, 'a> {
+    pub(crate) archive: &'a Archive,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) keeper: &'s Mutex<Keeper<'a>>,
+    pub(crate) messages: &'s Messages<'a>,
+    pub(crate) counters: &'s Counters,
+    pub(crate) current: &'s Current,
+    pub(crate) queue: &'s IndexQueue<'a>,
+    /// When a recording is closed.
+    pub(crate) rotation: Rotation,
+    pub(crate) threads: usize,
+    /// What builds columns in place of the CPU.
+    pub(crate) device: Option<&'s Mutex<dyn SegmentDevice>>,
+    /// How long recordings take.
+    pub(crate) build_seconds: &'s Histogram,
+}
+
 /// Indexes until the sealer has ended and all is done, or we are to stop at once.
-pub(crate) fn run(shared: &Shared<'_>, device: Option<&Mutex<dyn SegmentDevice>>) {
+pub(crate) fn run(context: &Context<'_, '_>) {
     // Without it, it competes with the capture; that shows in the losses.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
-    let storage = Guarded { shared };
+    let storage = Guarded { archive: context.archive, keeper: context.keeper };
     let mut drafts = Drafts::default();
     loop {
-        match shared.next_to_index() {
-            ToDo::Index(recording) => index(shared, &storage, device, &recording),
-            ToDo::Draft => drafts.go_on(shared, &storage),
+        match context.queue.next() {
+            ToDo::Index(recording) => index(context, &storage, &recording),
+            ToDo::Draft => drafts.go_on(context, &storage),
             ToDo::End => break,
         }
     }
 }
 
 /// Indexes a recording, or puts that off.
-fn index(
-    shared: &Shared<'_>,
-    storage: &Guarded<'_, '_>,
-    device: Option<&Mutex<dyn SegmentDevice>>,
-    recording: &Recording,
-) {
-    if !shared.keeper().has(recording.name()) {
-        return shared.indexed_one();
+fn index(context: &Context<'_, '_>, storage: &Guarded<'_, '_>, recording: &Recording) {
+    if !lock(context.keeper).has(recording.name()) {
+        return context.queue.done();
     }
     let started = Instant::now();
-    let mut ingest = Ingest::new(shared.archive)
-        .threads(shared.index_threads)
+    let mut ingest = Ingest::new(context.archive)
+        .threads(context.threads)
         .storage(storage)
-        .stop(&shared.abandon);
-    if let Some(device) = device {
+        .stop(context.queue.abandoned());
+    if let Some(device) = context.device {
         ingest = ingest.device(device);
     }
     let result = ingest.run(&[Input::File(recording.sealed_path())]);
+    let mut done = (0, 0);
     let failed = match result {
         Ok(mut report) => {
             if let Some(trouble) = report.device.trouble {
-                shared.trouble(format!("the device failed, the CPU went on: {trouble}"));
+                let text = format!("the device failed, the CPU went on: {trouble}");
+                context.messages.say(Message::warn(text).file(recording.sealed_path()));
             }
             let file = report.files.pop().unwrap_or_default();
-            shared.counters.indexed_packets.fetch_add(file.packets, Ordering::Relaxed);
-            shared.counters.index_bytes.fetch_add(file.index_bytes, Ordering::Relaxed);
+            context.counters.indexed_packets.fetch_add(file.packets, Ordering::Relaxed);
+            context.counters.index_bytes.fetch_add(file.index_bytes, Ordering::Relaxed);
+            done = (file.packets, file.index_bytes);
             file.error
         }
         Err(error) => Some(error),
     };
-    let mut keeper = shared.keeper();
+    let mut keeper = lock(context.keeper);
     keeper.indexed(recording);
     keeper.trim();
     let is_there = keeper.has(recording.name());
     let is_indexed = keeper.is_indexed(recording.name());
     drop(keeper);
-    let abandoned = shared.abandon.load(Ordering::Relaxed);
+    let abandoned = context.queue.is_abandoned();
     match failed {
         None => {
-            shared.counters.indexed.fetch_add(1, Ordering::Relaxed);
-            shared.build_seconds.observe(started.elapsed().as_secs_f64());
+            let seconds = started.elapsed().as_secs_f64();
+            context.counters.indexed.fetch_add(1, Ordering::Relaxed);
+            context.build_seconds.observe(seconds);
+            let path = recording.sealed_path();
+            let message = Message::debug(format!("{}: indexed", path.display())).file(path);
+            context.messages.say(message.packets(done.0).bytes(done.1).seconds(seconds));
         }
         // What interrupts it may come when all is done.
         Some(_) if !is_there || abandoned && is_indexed => {}
@@ -96,11 +122,11 @@ fn index(
                 "{} is not indexed yet; every search does that itself, and it is tried again: ",
                 path.display()
             );
-            shared.complain(&what, &error);
-            return shared.index_again();
+            context.messages.say_once(Message::warn(what).file(path).because(&error));
+            return context.queue.failed();
         }
     }
-    shared.indexed_one();
+    context.queue.done();
 }
 
 /// How much of a recording was written at a time.
@@ -137,31 +163,33 @@ struct Drafts<'a> {
 
 impl<'a> Drafts<'a> {
     /// Makes drafts of what has come, if it is much.
-    fn go_on(&mut self, shared: &Shared<'a>, storage: &Guarded<'_, '_>) {
-        let Some(growing) = shared.current.get() else {
+    fn go_on(&mut self, context: &Context<'_, 'a>, storage: &Guarded<'_, '_>) {
+        let Some(growing) = context.current.get() else {
             self.drafter = None;
             return;
         };
         let recording = &growing.recording;
         let now = Written {
-            at: shared.moment(),
-            bytes: shared.counters.open_bytes.load(Ordering::Relaxed),
+            at: Moment::now(context.clock),
+            bytes: context.counters.open_bytes.load(Ordering::Relaxed),
             packets: growing.packets.load(Ordering::Relaxed),
         };
         let last = self.last.replace((recording.clone(), now));
         let last = last.filter(|(other, _)| other == recording).map(|(_, written)| written);
         let before = last.unwrap_or(Written { at: growing.since, bytes: 0, packets: 0 });
-        let has_room = shared.keeper().space().is_ok_and(|space| space.free >= DRAFT_ROOM);
+        let has_room = lock(context.keeper).space().is_ok_and(|space| space.free >= DRAFT_ROOM);
         if !has_room
             || self.given_up.as_ref() == Some(recording)
-            || now.seconds_left(&shared.rotation, &before, growing.since) < SOON
+            || now.seconds_left(&context.rotation, &before, growing.since) < SOON
         {
             return;
         }
-        if let Err(error) = self.write(shared, storage, recording, &now) {
+        if let Err(error) = self.write(context, storage, recording, &now) {
             // A recording that was completed in this moment is indexed next.
             if recording.unfinished_path().exists() {
-                shared.complain("searches have to read the open recording: ", &error);
+                let message = Message::warn("searches have to read the open recording: ");
+                let message = message.file(recording.unfinished_path());
+                context.messages.say_once(message.because(&error));
             }
             self.given_up = Some(recording.clone());
         }
@@ -170,7 +198,7 @@ impl<'a> Drafts<'a> {
     /// Makes drafts up to about what was written.
     fn write(
         &mut self,
-        shared: &Shared<'a>,
+        context: &Context<'_, 'a>,
         storage: &Guarded<'_, '_>,
         recording: &Recording,
         written: &Written,
@@ -183,10 +211,13 @@ impl<'a> Drafts<'a> {
             if !is_much((0, 0)) {
                 return Ok(());
             }
-            self.drafter = Drafter::new(shared.archive, recording)?;
+            self.drafter = Drafter::new(context.archive, recording)?;
         }
         let Some(drafter) = &mut self.drafter else { return Ok(()) };
-        while is_much(drafter.reached()) && !shared.is_to_index() && drafter.write(storage)? > 0 {}
+        while is_much(drafter.reached())
+            && !context.queue.is_pressing()
+            && drafter.write(storage)? > 0
+        {}
         Ok(())
     }
 }
@@ -194,30 +225,31 @@ impl<'a> Drafts<'a> {
 /// The disk, on which an index appears only if its packets are still there.
 #[derive(Debug)]
 struct Guarded<'s, 'a> {
-    shared: &'s Shared<'a>,
+    archive: &'a Archive,
+    keeper: &'s Mutex<Keeper<'a>>,
 }
 
 impl Storage for Guarded<'_, '_> {
     fn create(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn StorageFile>> {
-        self.shared.archive.root().create(path, rights)
+        self.archive.root().create(path, rights)
     }
 
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {
         // Retention removes index and packets under the same lock.
-        let _keeper = self.shared.keeper();
-        let recording = self.shared.archive.recording_of(target);
+        let _keeper = lock(self.keeper);
+        let recording = self.archive.recording_of(target);
         if recording.is_none_or(|recording| recording.open().is_err()) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        self.shared.archive.root().rename(source, target)
+        self.archive.root().rename(source, target)
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        self.shared.archive.root().sync_folder(folder)
+        self.archive.root().sync_folder(folder)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.shared.archive.root().remove(path)
+        self.archive.root().remove(path)
     }
 }
 

@@ -13,10 +13,10 @@ use tapdex_engine::archive::{Archive, ArchiveError, Covered, Held, Loss, Recordi
 use tapdex_engine::beneath::open_own;
 use tapdex_engine::capture::CaptureReader;
 use tapdex_engine::capture::blocks::Statistics;
-use tapdex_engine::chain;
 
 use crate::clock::{AgeClock, Clock, Judged};
 use crate::disk::{Disk, Space};
+use crate::messages::Message;
 use crate::status::IndexUse;
 use crate::units::Retention;
 
@@ -121,7 +121,7 @@ pub(crate) struct Keeper<'a> {
     clock: &'a dyn Clock,
     age_clock: AgeClock,
     /// What somebody should know.
-    says: Vec<String>,
+    says: Vec<Message>,
     /// What was removed and could not be written down yet.
     unwritten: Vec<(String, Held)>,
     /// Somebody was told of that.
@@ -329,11 +329,11 @@ impl<'a> Keeper<'a> {
         let now_ns = match judged {
             Judged::Now(now_ns) => now_ns,
             Judged::Resumed(now_ns) => {
-                self.says.push("recordings are removed by age again".to_owned());
+                self.says.push(Message::warn("recordings are removed by age again"));
                 now_ns
             }
             Judged::Paused(text) => {
-                self.says.extend(text);
+                self.says.extend(text.map(Message::warn));
                 return false;
             }
         };
@@ -347,7 +347,7 @@ impl<'a> Keeper<'a> {
     }
 
     /// What somebody should know, once.
-    pub(crate) fn says(&mut self) -> Vec<String> {
+    pub(crate) fn says(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.says)
     }
 
@@ -356,10 +356,8 @@ impl<'a> Keeper<'a> {
         while let Some((name, held)) = self.unwritten.first() {
             if let Err(error) = self.archive.remember_removed(name, held) {
                 if !std::mem::replace(&mut self.is_unwritten_said, true) {
-                    self.says.push(format!(
-                        "what was removed cannot be written down, and is tried again: {}",
-                        chain(&error)
-                    ));
+                    let text = "what was removed cannot be written down, and is tried again: ";
+                    self.says.push(Message::warn(text).because(&error));
                 }
                 return;
             }
@@ -496,6 +494,10 @@ impl<'a> Keeper<'a> {
         let place = REASONS.iter().position(|&other| other == reason).unwrap_or(0);
         self.removed.segments[place] += 1;
         self.removed.packets += kept.packets;
+        let path = recording.sealed_path();
+        let text = format!("{}: removed (limit: {})", path.display(), reason.name());
+        let message = Message::debug(text).file(path).packets(kept.packets);
+        self.says.push(message.bytes(bytes));
         Some(bytes)
     }
 }

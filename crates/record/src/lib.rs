@@ -13,18 +13,21 @@
 //!    to.
 //!
 //! [`keeper`] removes the oldest recordings when there is no room, and those that are too old by
-//! [`clock`]. [`recorder`] has it all
-//! together, and [`status`] is what it says of itself: on the terminal, in the archive, and to
-//! Prometheus ([`metrics`]). [`replay`] is the way back.
+//! [`clock`]. [`recorder`] puts all parts together. [`reporter`] tells what happens and the
+//! [`status`], which is on the terminal, in the archive, and served to Prometheus ([`metrics`]).
+//! [`replay`] is the way back.
 
 pub mod clock;
+pub mod control;
 pub mod disk;
 pub mod keeper;
+pub mod messages;
 pub mod metrics;
 pub mod notify;
 pub mod privileges;
 pub mod recorder;
 pub mod replay;
+pub mod reporter;
 pub mod sandbox;
 pub mod signals;
 pub mod source;
@@ -32,7 +35,18 @@ pub mod status;
 pub mod units;
 
 mod counters;
+mod index_queue;
 mod indexer;
+mod ledger;
+mod pipeline;
 mod queue;
 mod sealer;
 mod writer;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex, even if a thread panicked while holding it: whoever uses this leaves the value
+/// whole at every step.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

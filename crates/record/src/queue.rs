@@ -6,12 +6,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tapdex_engine::capture::{Interface, blocks};
 
 use crate::counters::SourceCounters;
+use crate::lock;
 
 /// Bytes of a block: the writer writes so much at a time. The longest packet fits.
 pub(crate) const BLOCK_BYTES: usize = 1 << 20;
@@ -71,7 +72,7 @@ impl Interfaces {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Registered>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.list)
     }
 }
 

@@ -1,17 +1,21 @@
 //! Makes sure that packets outlast a loss of power, and gives recordings their names.
 
 use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use tapdex_engine::archive::Recording;
+use tapdex_engine::archive::{Archive, Recording};
 use tapdex_engine::storage::Storage;
 
-use crate::clock::Waiter;
-use crate::keeper::Kept;
-use crate::recorder::Shared;
-use crate::writer::Closed;
+use crate::clock::{Clock, Moment, Waiter};
+use crate::counters::Counters;
+use crate::index_queue::IndexQueue;
+use crate::keeper::{Keeper, Kept};
+use crate::lock;
+use crate::messages::{Message, Messages};
+use crate::writer::{Closed, Current};
 
 /// How often what was written is synced.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -19,102 +23,119 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// Recordings that could not be completed and are tried again, at most.
 const FAILED_MAX: usize = 16;
 
+/// What the sealer works with.
+#[derive(Debug)]
+pub(crate) struct Context<'s, 'a> {
+    pub(crate) archive: &'a Archive,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) keeper: &'s Mutex<Keeper<'a>>,
+    pub(crate) messages: &'s Messages<'a>,
+    pub(crate) counters: &'s Counters,
+    pub(crate) current: &'s Current,
+    pub(crate) queue: &'s IndexQueue<'a>,
+}
+
 /// Completes recordings until the writer has ended.
-pub(crate) fn run(shared: &Shared<'_>, closed: &Receiver<Closed>) {
-    let mut synced = shared.moment();
+pub(crate) fn run(context: &Context<'_, '_>, closed: &Receiver<Closed>) {
+    let mut synced = Moment::now(context.clock);
     let mut failed: Vec<Closed> = Vec::new();
     loop {
-        let left = SYNC_EVERY.saturating_sub(synced.elapsed(shared.clock));
-        match closed.recv_timeout(shared.clock.nap(Waiter::Sealer, left)) {
-            Ok(closed) => failed.extend(complete(shared, closed)),
+        let left = SYNC_EVERY.saturating_sub(synced.elapsed(context.clock));
+        match closed.recv_timeout(context.clock.nap(Waiter::Sealer, left)) {
+            Ok(closed) => failed.extend(complete(context, closed)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if synced.elapsed(shared.clock) >= SYNC_EVERY {
-            sync(shared);
-            failed = failed.into_iter().filter_map(|closed| complete(shared, closed)).collect();
-            synced = shared.moment();
+        if synced.elapsed(context.clock) >= SYNC_EVERY {
+            sync(context);
+            failed = failed.into_iter().filter_map(|closed| complete(context, closed)).collect();
+            synced = Moment::now(context.clock);
         }
         if failed.len() > FAILED_MAX {
             // It is searched under its hidden name, and completed by the next start.
-            shared.keeper().closed(failed.remove(0).bytes);
+            lock(context.keeper).closed(failed.remove(0).bytes);
         }
     }
     for closed in failed {
-        complete(shared, closed);
+        complete(context, closed);
     }
 }
 
 /// Syncs the recording that is open, and its name.
-fn sync(shared: &Shared<'_>) {
-    let Some(growing) = shared.current.get() else { return };
+fn sync(context: &Context<'_, '_>) {
+    let Some(growing) = context.current.get() else { return };
     let packets = growing.packets.load(Ordering::Relaxed);
-    let folder = shared.archive.packets_folder();
-    match growing.file.sync().and_then(|()| shared.archive.root().sync_folder(&folder)) {
+    let folder = context.archive.packets_folder();
+    match growing.file.sync().and_then(|()| context.archive.root().sync_folder(&folder)) {
         Ok(()) if growing.sync_failed.load(Ordering::Relaxed) => {}
-        Ok(()) => shared.synced(packets),
+        Ok(()) => context.counters.synced(packets),
         Err(error) => {
             growing.sync_failed.store(true, Ordering::Relaxed);
-            shared.complain("packets cannot be synced: ", &error);
+            let message = Message::error("packets cannot be synced: ").because(&error);
+            context.messages.say_once(message.file(growing.recording.unfinished_path()));
         }
     }
 }
 
 /// Completes a recording; gives it back if that failed.
-fn complete(shared: &Shared<'_>, mut closed: Closed) -> Option<Closed> {
+fn complete(context: &Context<'_, '_>, mut closed: Closed) -> Option<Closed> {
     let bytes = closed.bytes;
-    let done = if closed.broken { mend(shared, &closed) } else { seal(shared, &mut closed) };
+    let done = if closed.broken { mend(context, &closed) } else { seal(context, &mut closed) };
     let Err(error) = done else {
-        shared.keeper().trim();
+        lock(context.keeper).trim();
         return None;
     };
     let recording = &closed.recording;
     if !recording.sealed_path().exists() && !recording.unfinished_path().exists() {
         // The archive was removed, or its disk is gone.
-        take_back(shared, &closed, closed.packets);
-        shared.keeper().closed(bytes);
-        shared.trouble(format!("{} is gone, and its packets with it", recording.name()));
+        take_back(context, &closed, closed.packets);
+        lock(context.keeper).closed(bytes);
+        let text = format!("{} is gone, and its packets with it", recording.name());
+        let message = Message::error(text).file(recording.sealed_path());
+        context.messages.say(message.packets(closed.packets));
         return None;
     }
     if !std::mem::replace(&mut closed.failed, true) {
         let path = closed.recording.unfinished_path();
-        shared.trouble(format!("{} cannot be completed: {error}", path.display()));
+        let text = format!("{} cannot be completed: {error}", path.display());
+        context.messages.say(Message::warn(text).file(path));
     }
     Some(closed)
 }
 
-fn seal(shared: &Shared<'_>, closed: &mut Closed) -> io::Result<()> {
+fn seal(context: &Context<'_, '_>, closed: &mut Closed) -> io::Result<()> {
     let recording = &closed.recording;
     let (hidden, path) = (recording.unfinished_path(), recording.sealed_path());
-    let root = shared.archive.root();
+    let root = context.archive.root();
     // The system says only once that something is not on the disk.
     closed.file.sync().inspect_err(|_| closed.sync_failed = true)?;
     if !root.exists(&path) {
         root.rename(&hidden, &path)?;
     }
     root.sync_folder(path.parent().ok_or(io::ErrorKind::NotFound)?)?;
-    let mut keeper = shared.keeper();
+    let mut keeper = lock(context.keeper);
     keeper.add(recording.name(), kept(closed, closed.packets));
     keeper.closed(closed.bytes);
     drop(keeper);
-    finish(shared, recording, if closed.sync_failed { 0 } else { closed.packets });
+    let safe = if closed.sync_failed { 0 } else { closed.packets };
+    finish(context, recording, closed, safe);
     Ok(())
 }
 
 /// Completes a recording that could not be written to its end, and counts what is missing.
-fn mend(shared: &Shared<'_>, closed: &Closed) -> io::Result<()> {
+fn mend(context: &Context<'_, '_>, closed: &Closed) -> io::Result<()> {
     let recording = &closed.recording;
     // What was not counted as written is written elsewhere, or lost.
     closed.file.cut(closed.bytes)?;
-    let there = shared.archive.seal_held(recording)?.packets;
-    take_back(shared, closed, closed.packets.saturating_sub(there));
-    let mut keeper = shared.keeper();
+    let there = context.archive.seal_held(recording)?.packets;
+    take_back(context, closed, closed.packets.saturating_sub(there));
+    let mut keeper = lock(context.keeper);
     keeper.closed(closed.bytes);
     if there > 0 {
         keeper.add(recording.name(), kept(closed, there));
         keeper.indexed(recording);
         drop(keeper);
-        finish(shared, recording, there);
+        finish(context, recording, closed, there);
     }
     Ok(())
 }
@@ -134,8 +155,8 @@ fn kept(closed: &Closed, packets: u64) -> Kept {
 }
 
 /// Counts packets as lost that were taken for stored.
-fn take_back(shared: &Shared<'_>, closed: &Closed, mut missing: u64) {
-    shared.counters.packets.fetch_sub(missing, Ordering::Relaxed);
+fn take_back(context: &Context<'_, '_>, closed: &Closed, mut missing: u64) {
+    context.counters.packets.fetch_sub(missing, Ordering::Relaxed);
     // The last ones of the file are missing.
     for (source, packets) in closed.from.iter().rev() {
         let of_this = missing.min(*packets);
@@ -145,8 +166,13 @@ fn take_back(shared: &Shared<'_>, closed: &Closed, mut missing: u64) {
     }
 }
 
-fn finish(shared: &Shared<'_>, recording: &Recording, packets: u64) {
-    shared.counters.sealed.fetch_add(1, Ordering::Relaxed);
-    shared.sealed_packets(packets);
-    shared.to_index(recording, shared.clock.now_ns());
+/// A recording has its name, and so many of its packets are safe.
+fn finish(context: &Context<'_, '_>, recording: &Recording, closed: &Closed, safe: u64) {
+    context.counters.sealed.fetch_add(1, Ordering::Relaxed);
+    context.counters.sealed_packets(safe);
+    let path = recording.sealed_path();
+    let text = format!("{}: complete", path.display());
+    let message = Message::debug(text).file(path).packets(closed.packets);
+    context.messages.say(message.bytes(closed.bytes));
+    context.queue.add(recording, context.clock.now_ns());
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::recorder::Control;
+use crate::control::Control;
 
 /// From now on signals are told to the recorder. A second one that ends it makes it hurry, and a
 /// third one ends the process as it would have without us.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::counters::SourceCounters;
+use crate::messages::Messages;
 use crate::queue::{Feeder, Pressure};
 
 pub use live::list_interfaces;
@@ -193,19 +194,14 @@ impl Source {
         }
     }
 
-    /// Gives packets until it ends or is told to stop. What goes wrong is told to `trouble`.
-    pub(crate) fn run(
-        self,
-        mut feeder: Feeder,
-        stop: &AtomicBool,
-        trouble: &(dyn Fn(String) + Sync),
-    ) {
+    /// Gives packets until it ends or is told to stop. What goes wrong is said.
+    pub(crate) fn run(self, mut feeder: Feeder, stop: &AtomicBool, messages: &Messages<'_>) {
         let counters = Arc::clone(&feeder.counters);
         let up = Up(&counters);
         match self.kind {
-            Kind::Live(live) => live.run(&mut feeder, &self.options, stop, trouble),
+            Kind::Live(live) => live.run(&mut feeder, &self.options, stop, messages),
             Kind::Stream(connection) => {
-                stream::run(&self.name, connection, &mut feeder, stop, trouble);
+                stream::run(&self.name, connection, &mut feeder, stop, messages);
             }
             #[cfg(feature = "testing")]
             Kind::Made(made) => made.run(&mut feeder, stop),

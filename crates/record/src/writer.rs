@@ -10,17 +10,21 @@
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tapdex_engine::archive::{ArchiveError, Covered, Recording};
+use tapdex_engine::archive::{Archive, ArchiveError, Covered, Recording};
 use tapdex_engine::capture::blocks::{self, Statistics};
 
-use crate::clock::{Moment, Waiter};
-use crate::counters::SourceCounters;
-use crate::disk::PacketFile;
-use crate::queue::{Block, Registered};
-use crate::recorder::Shared;
+use crate::clock::{Clock, Moment, Waiter};
+use crate::control::Orders;
+use crate::counters::{Counters, SourceCounters};
+use crate::disk::{Disk, PacketFile};
+use crate::keeper::Keeper;
+use crate::lock;
+use crate::messages::{Message, Messages};
+use crate::queue::{Block, Interfaces, Registered};
+use crate::units::Rotation;
 
 const ALIGN: usize = 4_096;
 /// How often the clock is looked at while nothing comes.
@@ -76,11 +80,11 @@ pub(crate) struct Growing {
 
 impl Current {
     pub(crate) fn get(&self) -> Option<Growing> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 
     fn set(&self, file: Option<Growing>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        *lock(&self.0) = file;
     }
 }
 
@@ -208,9 +212,33 @@ struct Lost {
     counts: Statistics,
 }
 
+/// What the writer works with.
+#[derive(Debug)]
+pub(crate) struct Context<'s, 'a> {
+    pub(crate) archive: &'a Archive,
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) keeper: &'s Mutex<Keeper<'a>>,
+    pub(crate) messages: &'s Messages<'a>,
+    pub(crate) counters: &'s Counters,
+    pub(crate) interfaces: &'s Interfaces,
+    pub(crate) current: &'s Current,
+    pub(crate) orders: &'s Orders,
+    /// When a recording is closed.
+    pub(crate) rotation: Rotation,
+    /// What every recording says about itself.
+    pub(crate) comment: String,
+}
+
+impl Context<'_, '_> {
+    fn is_to_stop(&self) -> bool {
+        self.orders.stop.load(Ordering::Relaxed)
+    }
+}
+
 /// Writes blocks until all sources have ended.
 pub(crate) struct Writer<'s, 'a> {
-    shared: &'s Shared<'a>,
+    context: Context<'s, 'a>,
     closed: SyncSender<Closed>,
     open: Option<Open>,
     /// Bytes that may be written before the keeper is asked again.
@@ -229,15 +257,16 @@ pub(crate) struct Writer<'s, 'a> {
 }
 
 impl<'s, 'a> Writer<'s, 'a> {
-    pub(crate) fn new(shared: &'s Shared<'a>, closed: SyncSender<Closed>) -> Self {
+    pub(crate) fn new(context: Context<'s, 'a>, closed: SyncSender<Closed>) -> Self {
+        let (now_ns, now) = (context.clock.now_ns(), Moment::now(context.clock));
         Self {
-            shared,
+            context,
             closed,
             open: None,
             allowance: 0,
             told: Vec::new(),
-            told_ns: shared.clock.now_ns(),
-            losses_told: shared.moment(),
+            told_ns: now_ns,
+            losses_told: now,
             is_first: true,
             last_number: 0,
             gave_up: false,
@@ -246,7 +275,7 @@ impl<'s, 'a> Writer<'s, 'a> {
 
     pub(crate) fn run(mut self, full: &Receiver<Block>) {
         loop {
-            match full.recv_timeout(self.shared.clock.nap(Waiter::Writer, TICK)) {
+            match full.recv_timeout(self.context.clock.nap(Waiter::Writer, TICK)) {
                 Ok(block) => self.take(block),
                 Err(RecvTimeoutError::Timeout) => {
                     self.retrying(0, Self::flush);
@@ -254,7 +283,7 @@ impl<'s, 'a> Writer<'s, 'a> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             // A clock that is set back is followed: it was wrong before, or is now.
-            self.told_ns = self.told_ns.min(self.shared.clock.now_ns());
+            self.told_ns = self.told_ns.min(self.context.clock.now_ns());
             self.tell_losses();
             self.rotate_if_due();
         }
@@ -265,13 +294,14 @@ impl<'s, 'a> Writer<'s, 'a> {
     /// Has the archive remember the time since the last recording, in which no packet came: no
     /// recording speaks for it.
     fn remember_quiet(&self) {
-        let now_ns = self.shared.clock.now_ns();
+        let now_ns = self.context.clock.now_ns();
         if now_ns.saturating_sub(self.told_ns) < QUIET_NS {
             return;
         }
         let covered = Covered { from_ns: self.told_ns, to_ns: now_ns };
-        if let Err(error) = self.shared.archive.remember_covered(covered) {
-            self.shared.complain("times without packets cannot be written down: ", &error);
+        if let Err(error) = self.context.archive.remember_covered(covered) {
+            let message = Message::warn("times without packets cannot be written down: ");
+            self.context.messages.say_once(message.because(&error));
         }
     }
 
@@ -279,11 +309,11 @@ impl<'s, 'a> Writer<'s, 'a> {
     fn take(&mut self, block: Block) {
         // No more than one index takes, or somebody has asked for.
         let packets = self.open.as_ref().map_or(0, |open| open.packets);
-        if packets > 0 && packets + block.packets > self.shared.rotation.packets {
+        if packets > 0 && packets + block.packets > self.context.rotation.packets {
             self.close();
         }
         let written = self.retrying(block.bytes.len() as u64, |this| this.write(&block));
-        let counters = &self.shared.counters;
+        let counters = &self.context.counters;
         block.counters.blocks_full.fetch_sub(1, Ordering::Relaxed);
         if written {
             block.counters.stored.fetch_add(block.packets, Ordering::Relaxed);
@@ -291,7 +321,7 @@ impl<'s, 'a> Writer<'s, 'a> {
             let open = self.open.as_ref();
             counters.open_bytes.store(open.map_or(0, Open::bytes), Ordering::Relaxed);
             counters.open_time_min.store(open.map_or(0, |o| o.time_min), Ordering::Relaxed);
-            let mut counted = counters.counted.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counted = lock(&counters.counted);
             counted.add(self.last_number, block.packets, block.wire_bytes);
             counters.packets.fetch_add(block.packets, Ordering::Relaxed);
             counters.wire_bytes.fetch_add(block.wire_bytes, Ordering::Relaxed);
@@ -317,7 +347,7 @@ impl<'s, 'a> Writer<'s, 'a> {
             let result = if had_room { step(self) } else { Err(full()) };
             let Err(error) = result else {
                 // What needs no room does not tell, at the end, whether there is some.
-                if bytes > 0 || !self.shared.stop.load(Ordering::Relaxed) {
+                if bytes > 0 || !self.context.is_to_stop() {
                     self.resume();
                 }
                 return true;
@@ -330,11 +360,12 @@ impl<'s, 'a> Writer<'s, 'a> {
                     continue;
                 }
                 if !self.make_way(had_room, tried) {
-                    let why = self.shared.keeper().shortage();
+                    let why = lock(self.context.keeper).shortage();
                     self.pause(&format!("{why}, and no recording is left that may go"));
                 }
             } else {
-                self.shared.complain("it is tried again: ", &error);
+                let message = Message::warn("it is tried again: ").because(&error);
+                self.context.messages.say_once(message);
                 if tried > ERROR_TRIES {
                     self.pause("packets cannot be written");
                 }
@@ -342,11 +373,11 @@ impl<'s, 'a> Writer<'s, 'a> {
                 self.hand_over(true);
             }
             tried = tried.saturating_add(1);
-            if self.shared.stop.load(Ordering::Relaxed) && (self.gave_up || tried > STOP_TRIES) {
+            if self.context.is_to_stop() && (self.gave_up || tried > STOP_TRIES) {
                 self.gave_up = true;
                 return false;
             }
-            std::thread::sleep(self.shared.clock.nap(Waiter::Writer, FULL_RETRY));
+            std::thread::sleep(self.context.clock.nap(Waiter::Writer, FULL_RETRY));
         }
     }
 
@@ -354,10 +385,10 @@ impl<'s, 'a> Writer<'s, 'a> {
     /// did; whether there was anything to do.
     fn make_way(&mut self, had_room: bool, tried: u32) -> bool {
         // A quota, or files that are gone and still open: the disk does not tell what is free.
-        if had_room && self.shared.keeper().remove_oldest() {
+        if had_room && lock(self.context.keeper).remove_oldest() {
             return true;
         }
-        if tried < SEALING_TRIES && self.shared.keeper().is_closing() {
+        if tried < SEALING_TRIES && lock(self.context.keeper).is_closing() {
             return true;
         }
         // What is open may go once it is complete.
@@ -379,23 +410,23 @@ impl<'s, 'a> Writer<'s, 'a> {
     fn has_room(&mut self, bytes: u64) -> bool {
         if self.allowance < bytes {
             let unsealed = self.open.as_ref().map_or(0, Open::bytes);
-            self.allowance = self.shared.keeper().make_room(bytes, unsealed);
+            self.allowance = lock(self.context.keeper).make_room(bytes, unsealed);
         }
         self.allowance >= bytes
     }
 
     fn pause(&mut self, why: &str) {
-        if !self.shared.counters.paused.swap(true, Ordering::Relaxed) {
-            self.shared.counters.pauses.fetch_add(1, Ordering::Relaxed);
-            self.shared.trouble(format!(
+        if !self.context.counters.paused.swap(true, Ordering::Relaxed) {
+            self.context.counters.pauses.fetch_add(1, Ordering::Relaxed);
+            self.context.messages.say(Message::error(format!(
                 "PAUSED: {why}; packets are counted as lost until that has changed"
-            ));
+            )));
         }
     }
 
     fn resume(&mut self) {
-        if self.shared.counters.paused.swap(false, Ordering::Relaxed) {
-            self.shared.trouble("recording goes on".to_owned());
+        if self.context.counters.paused.swap(false, Ordering::Relaxed) {
+            self.context.messages.say(Message::error("recording goes on"));
         }
     }
 
@@ -407,7 +438,7 @@ impl<'s, 'a> Writer<'s, 'a> {
         let path = open.recording.unfinished_path();
         let failed = |source| ArchiveError::Io { what: "write", path: path.clone(), source };
         if open.interfaces < block.interfaces {
-            let list = self.shared.interfaces.list();
+            let list = self.context.interfaces.list();
             let new = &list[open.interfaces..];
             let mut bytes = Vec::new();
             for registered in new {
@@ -428,7 +459,7 @@ impl<'s, 'a> Writer<'s, 'a> {
         }
         let written = block.bytes.len() as u64;
         self.allowance = self.allowance.saturating_sub(written);
-        self.shared.counters.bytes.fetch_add(written, Ordering::Relaxed);
+        self.context.counters.bytes.fetch_add(written, Ordering::Relaxed);
         // If this fails, the block is kept all the same, and it is tried again.
         drop(open.flush());
         Ok(())
@@ -436,15 +467,15 @@ impl<'s, 'a> Writer<'s, 'a> {
 
     /// Opens the next recording, with the interfaces that there are.
     fn begin(&mut self) -> Result<Open, ArchiveError> {
-        let now_ns = self.shared.clock.now_ns();
-        let recording = self.shared.archive.new_recording(now_ns, self.last_number)?;
+        let now_ns = self.context.clock.now_ns();
+        let recording = self.context.archive.new_recording(now_ns, self.last_number)?;
         self.last_number = recording.number().unwrap_or(self.last_number);
         let path = recording.unfinished_path();
         let failed = |source| ArchiveError::Io { what: "create", path: path.clone(), source };
-        let file = self.shared.disk.create(self.shared.archive.root(), &path).map_err(failed)?;
+        let file = self.context.disk.create(self.context.archive.root(), &path).map_err(failed)?;
         let growing = Growing {
             recording: recording.clone(),
-            since: self.shared.moment(),
+            since: Moment::now(self.context.clock),
             file: Arc::from(file),
             packets: Arc::default(),
             sync_failed: Arc::default(),
@@ -465,8 +496,8 @@ impl<'s, 'a> Writer<'s, 'a> {
             told_before_ns: self.told_ns,
         };
         let mut head = Vec::new();
-        blocks::section(&mut head, &self.shared.comment);
-        for registered in self.shared.interfaces.list() {
+        blocks::section(&mut head, &self.context.comment);
+        for registered in self.context.interfaces.list() {
             blocks::interface(&mut head, &registered.interface, &registered.filter);
             open.interfaces += 1;
         }
@@ -476,23 +507,23 @@ impl<'s, 'a> Writer<'s, 'a> {
         head.extend_from_slice(&told.bytes);
         if let Err(error) = open.append(&head) {
             // The next try has a name of its own.
-            drop(self.shared.archive.root().remove_if_there(&path));
+            drop(self.context.archive.root().remove_if_there(&path));
             told.is_not_told();
             return Err(failed(error));
         }
         self.has_told(told, &mut open);
         self.is_first = false;
-        self.shared.current.set(Some(growing));
+        self.context.current.set(Some(growing));
         Ok(open)
     }
 
     fn rotate_if_due(&mut self) {
-        let asked = self.shared.rotate.swap(false, Ordering::Relaxed);
+        let asked = self.context.orders.rotate.swap(false, Ordering::Relaxed);
         let Some(open) = &self.open else { return };
-        let limits = &self.shared.rotation;
+        let limits = &self.context.rotation;
         let due = open.bytes() >= limits.bytes
             || open.packets >= limits.packets
-            || open.growing.since.elapsed(self.shared.clock) >= limits.time;
+            || open.growing.since.elapsed(self.context.clock) >= limits.time;
         if due || asked {
             self.close();
         }
@@ -525,11 +556,11 @@ impl<'s, 'a> Writer<'s, 'a> {
     /// and their losses stay together whatever happens to us.
     fn tell_losses(&mut self) {
         let Some(open) = &self.open else { return };
-        if self.losses_told.elapsed(self.shared.clock) < LOSSES_EVERY {
+        if self.losses_told.elapsed(self.context.clock) < LOSSES_EVERY {
             return;
         }
         let told = self.statistics(open.interfaces, Tell::Losses);
-        self.losses_told = self.shared.moment();
+        self.losses_told = Moment::now(self.context.clock);
         if told.bytes.is_empty() {
             return;
         }
@@ -557,9 +588,9 @@ impl<'s, 'a> Writer<'s, 'a> {
             lost: Vec::new(),
             blocks: Vec::new(),
         };
-        let now_ns = self.shared.clock.now_ns();
+        let now_ns = self.context.clock.now_ns();
         let told_ns = self.told_ns.min(now_ns);
-        let mut list = self.shared.interfaces.list();
+        let mut list = self.context.interfaces.list();
         list.truncate(interfaces);
         told.counts.resize(list.len().max(told.counts.len()), Statistics::default());
         for (at, registered) in list.iter().enumerate() {
@@ -641,7 +672,7 @@ impl<'s, 'a> Writer<'s, 'a> {
             (self.is_first, self.told_ns) = (true, open.told_before_ns);
         }
         let is_there = |end: u64| open.packets > 0 && end <= written;
-        let list = self.shared.interfaces.list();
+        let list = self.context.interfaces.list();
         for (_, Lost { source, counts }) in open.lost.iter().filter(|(end, _)| !is_there(*end)) {
             source.not_told(counts.lost(), counts.start_ns, counts.end_ns);
             let of_source = list.iter().zip(&mut self.told);
@@ -660,10 +691,10 @@ impl<'s, 'a> Writer<'s, 'a> {
         if broken || open.packets == 0 {
             self.take_back(&open);
         }
-        self.shared.current.set(None);
-        self.shared.counters.open_bytes.store(0, Ordering::Relaxed);
-        self.shared.counters.open_time_min.store(0, Ordering::Relaxed);
-        self.shared.keeper().closing(open.bytes());
+        self.context.current.set(None);
+        self.context.counters.open_bytes.store(0, Ordering::Relaxed);
+        self.context.counters.open_time_min.store(0, Ordering::Relaxed);
+        lock(self.context.keeper).closing(open.bytes());
         // The next one is asked for: there may be too many recordings.
         self.allowance = 0;
         let written = open.offset + open.tail_written as u64;

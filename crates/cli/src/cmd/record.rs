@@ -12,10 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, bail, ensure};
 use tapdex_engine::archive::{Archive, ArchiveError, Order, Recovered};
 use tapdex_gpu::flow::SegmentIndexer;
+use tapdex_record::control::Control;
+use tapdex_record::messages::Level;
 use tapdex_record::metrics::{Histogram, Listening, MetricsServer};
 use tapdex_record::notify;
 use tapdex_record::privileges::{Account, give, restrict_new_files};
-use tapdex_record::recorder::{Control, Event, Recorder};
+use tapdex_record::recorder::Recorder;
+use tapdex_record::reporter::Event;
 use tapdex_record::signals;
 use tapdex_record::source::{Source, list_interfaces};
 use tapdex_record::status::Status;
@@ -189,7 +192,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let device = indexer.as_ref().map(|indexer| indexer as &Mutex<_>);
     let started = std::time::Instant::now();
     let status = recorder.run(&control, device, &mut |event| match event {
-        Event::Trouble(text) => shown.trouble(&text),
+        Event::Message(message) if message.level <= Level::Warn => shown.trouble(&message.text),
+        Event::Message(_) => {}
         Event::Status(status) => {
             shown.status(status, args.quiet);
             metrics.set(status);

@@ -1,11 +1,12 @@
 //! Clocks that somebody sets by hand.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Clock, Waiter};
+use crate::lock;
 
 /// How often threads look at clocks that stand still.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -40,7 +41,7 @@ impl HandClock {
     /// How often a thread has begun to wait. When it has twice more than at some moment, it has
     /// looked at the clock after that moment, and has done what was due.
     pub fn naps(&self, who: Waiter) -> u64 {
-        let naps = self.naps.lock().unwrap_or_else(PoisonError::into_inner);
+        let naps = lock(&self.naps);
         naps.get(&who).copied().unwrap_or(0)
     }
 }
@@ -55,7 +56,7 @@ impl Clock for HandClock {
     }
 
     fn nap(&self, who: Waiter, time: Duration) -> Duration {
-        *self.naps.lock().unwrap_or_else(PoisonError::into_inner).entry(who).or_default() += 1;
+        *lock(&self.naps).entry(who).or_default() += 1;
         time.min(LOOK_EVERY)
     }
 }

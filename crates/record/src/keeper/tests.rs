@@ -4,6 +4,7 @@ use tapdex_engine::capture::{Interface, blocks};
 use super::*;
 use crate::clock::HandClock;
 use crate::disk::FileSystem;
+use crate::messages::Level;
 use crate::source::numbered_frame;
 
 const SECOND: u64 = 1_000_000_000;
@@ -46,6 +47,12 @@ fn expire(keeper: &mut Keeper<'_>) -> u64 {
     keeper.removed.segments[2] - before
 }
 
+/// What the keeper says, but for what it always does.
+fn says(keeper: &mut Keeper<'_>) -> Vec<String> {
+    let said = keeper.says().into_iter();
+    said.filter(|message| message.level <= Level::Warn).map(|message| message.text).collect()
+}
+
 #[test]
 fn a_clock_that_jumps_removes_nothing() {
     let clocks = HandClock::new(START);
@@ -57,16 +64,16 @@ fn a_clock_that_jumps_removes_nothing() {
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (0, true));
     clocks.pass(Duration::from_nanos(SECOND));
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (0, true));
-    let said = keeper.says();
+    let said = says(&mut keeper);
     assert!(said.len() == 1 && said[0].contains("ahead"), "{said:?}");
     clocks.set(START + SECOND);
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (0, false));
-    assert_eq!(keeper.says(), ["recordings are removed by age again"]);
+    assert_eq!(says(&mut keeper), ["recordings are removed by age again"]);
     assert_eq!(archive.recordings().unwrap().len(), 2);
     // Time goes on, and so does removal.
     clocks.pass(Duration::from_nanos(2 * HOUR));
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (1, false));
-    assert_eq!(keeper.says(), [""; 0]);
+    assert_eq!(says(&mut keeper), [""; 0]);
 }
 
 #[test]
@@ -104,7 +111,7 @@ fn a_clock_that_is_ahead_at_the_start_removes_nothing_at_once() {
     clocks.set(START + 10 * day);
     let mut keeper = keep(&archive, &clocks, by_age(14 * 24));
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (0, true));
-    let said = keeper.says();
+    let said = says(&mut keeper);
     assert!(said.len() == 1 && said[0].contains("ten minutes"), "{said:?}");
     clocks.pass(Duration::from_secs(600));
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (2, false));
@@ -169,13 +176,13 @@ fn what_cannot_be_written_down_is_written_later() {
     for recording in &recordings[..2] {
         assert!(keeper.remove(recording.name(), Reason::Bytes).is_some());
     }
-    let said = keeper.says();
+    let said = says(&mut keeper);
     assert!(said.len() == 1 && said[0].contains("version 2"), "{said:?}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "version = 2\n");
     std::fs::remove_file(&path).unwrap();
     keeper.remember();
     assert_eq!(missing(&archive, Cause::Removed).len(), 2);
-    assert_eq!(keeper.says(), [""; 0]);
+    assert_eq!(says(&mut keeper), [""; 0]);
 }
 
 #[test]
@@ -185,7 +192,7 @@ fn without_a_limit_of_age_nobody_looks_at_the_clock() {
     let mut keeper = keep(&archive, &clocks, Retention::default());
     clocks.set(START + YEAR);
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (0, false));
-    assert_eq!(keeper.says(), [""; 0]);
+    assert_eq!(says(&mut keeper), [""; 0]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use tapdex_engine::capture::Interface;
 use super::{CaptureOptions, SourceError};
 use crate::clock::{Clock, SystemClock};
 use crate::counters::SourceCounters;
+use crate::messages::{Message, Messages};
 use crate::queue::Feeder;
 
 /// After so many milliseconds the kernel hands over a part of its ring that is not full.
@@ -79,7 +80,7 @@ impl Live {
         feeder: &mut Feeder,
         options: &CaptureOptions,
         stop: &AtomicBool,
-        trouble: &(dyn Fn(String) + Sync),
+        messages: &Messages<'_>,
     ) {
         feeder.counters.ring_bytes.store(options.ring_bytes, Ordering::Relaxed);
         loop {
@@ -93,7 +94,8 @@ impl Live {
             let Self { name, handle } = self;
             drop(handle);
             feeder.counters.is_back(false, SystemClock.now_ns());
-            trouble(format!("{name} gives no more packets: {error}; it is looked for again"));
+            let text = format!("{name} gives no more packets: {error}; it is looked for again");
+            messages.say(Message::warn(text).interface(&name));
             loop {
                 if sleep(REOPEN_EVERY, stop) {
                     return;
@@ -105,7 +107,7 @@ impl Live {
             }
             feeder.counters.reopened.fetch_add(1, Ordering::Relaxed);
             feeder.counters.is_back(true, SystemClock.now_ns());
-            trouble(format!("{name} is back"));
+            messages.say(Message::warn(format!("{name} is back")).interface(name));
         }
     }
 

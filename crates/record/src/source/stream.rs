@@ -16,6 +16,7 @@ use tapdex_engine::chain;
 
 use super::SourceName;
 use crate::clock::{Clock, SystemClock};
+use crate::messages::{Message, Messages};
 use crate::queue::Feeder;
 
 const WAIT_MS: u16 = 50;
@@ -57,7 +58,7 @@ pub(super) fn run(
     connection: Option<Connection>,
     feeder: &mut Feeder,
     stop: &AtomicBool,
-    trouble: &(dyn Fn(String) + Sync),
+    messages: &Messages<'_>,
 ) {
     let SourceName::Tcp(address) = name else {
         feeder.counters.up.store(true, Ordering::Relaxed);
@@ -66,7 +67,8 @@ pub(super) fn run(
             && !stop.load(Ordering::Relaxed)
         {
             feeder.counters.broken.store(true, Ordering::Relaxed);
-            trouble(format!("standard input: {error}"));
+            let message = Message::error(format!("standard input: {error}"));
+            messages.say(message.interface(name.to_string()));
         }
         return;
     };
@@ -86,7 +88,8 @@ pub(super) fn run(
             }
             feeder.counters.is_back(false, SystemClock.now_ns());
             let why = result.err().unwrap_or("it was closed".to_owned());
-            trouble(format!("{name}: the connection ended: {why}; it is tried again"));
+            let text = format!("{name}: the connection ended: {why}; it is tried again");
+            messages.say(Message::warn(text).interface(name.to_string()));
             pause = match feeder.counters.seen.load(Ordering::Relaxed) > before {
                 true => RECONNECT_FIRST,
                 // What only sends rubbish is not asked for it every second.
@@ -101,7 +104,8 @@ pub(super) fn run(
         if connection.is_some() {
             feeder.counters.reopened.fetch_add(1, Ordering::Relaxed);
             feeder.counters.is_back(true, SystemClock.now_ns());
-            trouble(format!("{name}: connected again"));
+            let message = Message::warn(format!("{name}: connected again"));
+            messages.say(message.interface(name.to_string()));
         }
     }
 }

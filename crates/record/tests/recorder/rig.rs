@@ -14,8 +14,11 @@ use tapdex_engine::beneath::Root;
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{Query, in_time_order};
 use tapdex_record::clock::{Clock, HandClock, SystemClock, Waiter};
+use tapdex_record::control::Control;
 use tapdex_record::disk::{Disk, FileSystem, PacketFile, Space};
-use tapdex_record::recorder::{Control, Event, RecordOptions, Recorder};
+use tapdex_record::messages::Level;
+use tapdex_record::recorder::{RecordOptions, Recorder};
+use tapdex_record::reporter::Event;
 use tapdex_record::source::{Packets, Source, frame_number, numbered_frame};
 use tapdex_record::status::Status;
 use tapdex_record::units::Rotation;
@@ -330,7 +333,10 @@ impl Rig {
         std::thread::scope(|scope| {
             let running = scope.spawn(|| {
                 let last = recorder.run(&control, device, &mut |event| match event {
-                    Event::Trouble(text) => troubles.lock().unwrap().push(text),
+                    Event::Message(said) if said.level <= Level::Warn => {
+                        troubles.lock().unwrap().push(said.text);
+                    }
+                    Event::Message(_) => {}
                     Event::Status(now) => {
                         let mut fullest = fullest.lock().unwrap();
                         *fullest = fullest.max(now.queue_fill());
