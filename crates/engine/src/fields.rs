@@ -458,12 +458,7 @@ impl Field {
 
     /// Its value in a packet; 0 where it does not apply.
     pub fn value(self, packet: &Packet<'_>) -> u128 {
-        let spec = self.spec();
-        match spec.home {
-            // They hold what an earlier frame left.
-            Home::Wide(..) if !packet.headers.wide => 0,
-            _ => (spec.take)(packet),
-        }
+        (self.spec().take)(packet)
     }
 }
 

@@ -298,7 +298,7 @@ pub struct Headers {
     pub ttl: u8,
     /// Differentiated services code point of IPv4 or IPv6, 6 bits.
     pub dscp: u8,
-    /// Whether any of the fields that follow is set; if not, they hold what an earlier frame left.
+    /// Whether any of the fields that follow may be set; if not, all of them are empty.
     pub wide: bool,
     /// Source of IPv6.
     pub ip6_src: u128,

@@ -60,7 +60,7 @@ const SNAPS: [[u8; 8]; 2] =
 const FAMILY_IPV4: u32 = 2;
 const FAMILIES_IPV6: [u32; 3] = [24, 28, 30];
 
-/// Decodes the headers of a frame into `target`.
+/// Decodes the headers of a frame into `target`. Nothing of what that held before is left.
 ///
 /// `swapped`: the byte order of the machine that captured is not the one of this machine, which
 /// [`LinkType::NULL`] needs to know. A frame of a link that has no name in [`LinkType`] is odd, and
@@ -81,7 +81,8 @@ pub fn decode(link: LinkType, swapped: bool, frame: &[u8], target: &mut Headers)
     target.odd = decoded.is_none();
 }
 
-/// Makes the fields before the wide ones those of a frame without headers.
+/// Makes all fields those of a frame without headers. The wide ones are empty already unless
+/// [`Headers::wide`] says otherwise: most frames are spared writing them.
 #[inline]
 fn reset(target: &mut Headers) {
     // Taken apart, so that a field that is added here or there cannot be forgotten.
@@ -108,26 +109,23 @@ fn reset(target: &mut Headers) {
         ttl,
         dscp,
         wide,
-        ip6_src: _,
-        ip6_dst: _,
-        tunnel: _,
-        tunnel_id: _,
-        inner: _,
+        ip6_src,
+        ip6_dst,
+        tunnel,
+        tunnel_id,
+        inner,
     } = target;
-    (*odd, *wide, *encap, *fragment) = (false, false, Encap::None, Fragment::Whole);
+    if std::mem::take(wide) {
+        (*ip6_src, *ip6_dst) = (0, 0);
+        (*tunnel, *tunnel_id, *inner) = (Tunnel::None, 0, Inner::default());
+    }
+    (*odd, *encap, *fragment) = (false, Encap::None, Fragment::Whole);
     (*eth_dst, *eth_src, *eth_type) = (0, 0, 0);
     (*vlan, *vlan_inner, *mpls) = (0, 0, 0);
     (*ip_src, *ip_dst, *proto, *l4) = (0, 0, 0, 0);
     (*port_src, *port_dst) = (0, 0);
     (*icmp_type, *icmp_code, *tcp_flags, *tcp_window) = (0, 0, 0, 0);
     (*ttl, *dscp) = (0, 0);
-}
-
-/// Makes the wide fields valid, and empty.
-fn widen(target: &mut Headers) {
-    target.wide = true;
-    (target.ip6_src, target.ip6_dst) = (0, 0);
-    (target.tunnel, target.tunnel_id, target.inner) = (Tunnel::None, 0, Inner::default());
 }
 
 /// The 16 bits at a fixed place of a header.
@@ -314,7 +312,7 @@ fn ports(header: &[u8; 4], target: &mut Headers) {
 
 fn ipv6(packet: &[u8], target: &mut Headers) -> Option<()> {
     let (header, rest) = packet.split_first_chunk::<40>()?;
-    widen(target);
+    target.wide = true;
     [target.ip6_src, target.ip6_dst] = addresses(header);
     let proto = header[6];
     target.proto = proto;

@@ -5,7 +5,7 @@
 
 use super::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPES_VLAN, Fragment, Headers, Inner, Tunnel, addresses,
-    behind_extensions, half, protocol, widen, word,
+    behind_extensions, half, protocol, word,
 };
 
 /// UDP port of VXLAN.
@@ -48,9 +48,7 @@ type Found = Option<(Tunnel, u32, Inner)>;
 
 fn enter(found: Found, target: &mut Headers) {
     let Some((tunnel, id, inner)) = found else { return };
-    if !target.wide {
-        widen(target);
-    }
+    target.wide = true;
     (target.tunnel, target.tunnel_id, target.inner) = (tunnel, id, inner);
 }
 
