@@ -9,6 +9,7 @@ use tapdex_bench::Seconds;
 use tapdex_engine::archive::{Archive, CodecChoice, Order};
 use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::{Filter, Syntax};
+use tapdex_engine::time::TimeRange;
 
 use super::captures::{Capture, Folder, Pair};
 use super::census::{Question, questions};
@@ -51,16 +52,11 @@ impl<'a> Side<'a> {
 
     /// Counts in this process, everything from scratch.
     pub fn count_here(&self, question: &Question) -> anyhow::Result<()> {
-        let (segments, failed) = Archive::open(&self.archive)?.segments()?;
-        ensure!(failed.is_empty(), "{}: {failed:?}", self.capture.name);
         let filter = Filter::parse_as(Syntax::Pcap, &question.pcap, 0)?;
-        let mut found = 0;
-        for answer in Query::new(filter, None, None).count_all(&segments) {
-            let answer = answer?;
-            ensure!(answer.refused.is_empty(), "{question:?}: {:?}", answer.refused);
-            found += answer.count;
-        }
-        self.check("tapdex, in process", question, found)
+        let query = Query::new(filter, TimeRange::ALL);
+        let answers = Archive::open(&self.archive)?.search(&query)?.count()?;
+        ensure!(answers.is_complete(), "{question:?}: {:?}", answers.gaps);
+        self.check("tapdex, in process", question, answers.count())
     }
 
     fn tapdex(&self, words: &[&str], question: &Question) -> Command {

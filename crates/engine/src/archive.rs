@@ -20,6 +20,7 @@ mod draft;
 mod file_names;
 mod flows;
 mod ingest;
+mod kept;
 mod note;
 mod recording;
 mod repair;
@@ -29,6 +30,7 @@ mod unread;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -40,6 +42,7 @@ use crate::error::IndexError;
 use crate::fields::{Field, FieldSet};
 use crate::index::RowOrder;
 use crate::storage::temporary_path;
+use crate::time::TimeRange;
 
 pub use builder::DeviceReport;
 pub(crate) use columns::OfLinks;
@@ -47,9 +50,10 @@ pub use columns::{Column, Columns};
 pub use completeness::{Cause, Gap, Held, Survey};
 pub use draft::Drafter;
 pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress};
+use kept::KeptSegments;
 pub use note::{Covered, Loss, Note, Source};
 pub(crate) use recording::recording_number;
-pub use recording::{Recording, Recovered, Times};
+pub use recording::{Recording, Recovered};
 pub use repair::{Compared, Repair, RepairReport};
 pub use segment::{Packets, Segment};
 pub use unread::{Unread, UnreadPackets};
@@ -257,6 +261,7 @@ pub struct Archive {
     /// The same, by its handle: all changes go through it.
     root: Root,
     settings: Settings,
+    kept: Arc<KeptSegments>,
 }
 
 impl Archive {
@@ -271,7 +276,7 @@ impl Archive {
             Err(error) => return Err(ArchiveError::io("open", folder, error)),
         };
         let settings = read_settings(&root, &path)?;
-        Ok(Self { folder: folder.to_owned(), root, settings })
+        Ok(Self { folder: folder.to_owned(), root, settings, kept: Arc::default() })
     }
 
     /// Opens the archive in a folder, or makes one there. Settings that are given are kept for
@@ -311,7 +316,7 @@ impl Archive {
             // A killed process may have left its half behind. One that is held is being written.
             drop(root.remove_stale(&temporary_path(&path)));
         }
-        Ok(Self { folder: folder.to_owned(), root, settings })
+        Ok(Self { folder: folder.to_owned(), root, settings, kept: Arc::default() })
     }
 
     /// Opens the archive in a folder, and writes its settings again if they are missing or damaged:
@@ -333,7 +338,9 @@ impl Archive {
             // Not damaged, but of a later program.
             return Self::open(folder).map(|archive| (archive, None));
         }
-        let mut archive = Self { folder: folder.to_owned(), root, settings: Settings::default() };
+        let settings = Settings::default();
+        let folder = folder.to_owned();
+        let mut archive = Self { folder, root, settings, kept: Arc::default() };
         let built = archive.built_with();
         archive.settings = built.unwrap_or_default();
         let settings = archive.settings;
@@ -445,28 +452,28 @@ impl Archive {
     /// Opens all segments: those that could be opened, by the time of their first packet, and what
     /// is wrong with the others. Of what a recorder has written and nobody has indexed yet there
     /// are drafts; what those do not have is indexed in memory.
-    pub fn segments(&self) -> Result<(Vec<Segment>, Vec<ArchiveError>), ArchiveError> {
-        self.segments_from((0, None))
+    pub fn segments(&self) -> Result<(Vec<Arc<Segment>>, Vec<Arc<ArchiveError>>), ArchiveError> {
+        self.segments_from(TimeRange::ALL)
     }
 
     /// [`segments`](Self::segments), without those in memory that have no packet from these times.
     pub fn segments_from(
         &self,
-        times: Times,
-    ) -> Result<(Vec<Segment>, Vec<ArchiveError>), ArchiveError> {
+        times: TimeRange,
+    ) -> Result<(Vec<Arc<Segment>>, Vec<Arc<ArchiveError>>), ArchiveError> {
         let survey = self.survey(times)?;
         Ok((survey.segments, survey.gaps.into_iter().filter_map(|gap| gap.error).collect()))
     }
 
     /// Opens all segments but those in memory that have no packet from these times, and tells what
     /// the archive lacks, from whatever times.
-    pub fn survey(&self, times: Times) -> Result<Survey, ArchiveError> {
+    pub fn survey(&self, times: TimeRange) -> Result<Survey, ArchiveError> {
         let mut survey = self.indexed()?;
         let damaged: Vec<PathBuf> = survey.gaps.iter().filter_map(damaged_index).collect();
         let damaged: Vec<&str> =
             damaged.iter().map(|path| file_names::capture_name(path)).collect();
         self.unindexed(&damaged, times, &mut survey)?;
-        survey.segments.sort_by_key(|segment: &Segment| segment.note().time_min);
+        survey.segments.sort_by_key(|segment| segment.note().time_min);
         survey.find_gaps(self);
         Ok(survey)
     }
@@ -474,8 +481,9 @@ impl Archive {
     /// The segments that have an index file, and what is missing of those.
     fn indexed(&self) -> Result<Survey, ArchiveError> {
         let mut survey = Survey::default();
-        for path in self.index_files()? {
-            match Segment::open(&path) {
+        let paths = self.index_files()?;
+        for (path, opened) in paths.iter().zip(self.kept.open(&paths)) {
+            match opened {
                 Ok(segment) => survey.segments.push(segment),
                 // Retention has removed it since the folder was listed.
                 Err(_) if !path.exists() => {}
@@ -499,7 +507,7 @@ impl Archive {
 
     /// Finds captures of which a part was not indexed, or whose index was removed: without those
     /// every answer would be incomplete and nobody would know.
-    fn find_missing(&self, segments: &[Segment], gaps: &mut Vec<Gap>) {
+    fn find_missing(&self, segments: &[Arc<Segment>], gaps: &mut Vec<Gap>) {
         // By name, which all parts of a capture have but for their number.
         let mut captures: BTreeMap<&str, Vec<&Segment>> = BTreeMap::new();
         for segment in segments {
@@ -552,7 +560,7 @@ impl Archive {
         }
         let names: BTreeSet<&str> = segments
             .iter()
-            .map(Segment::path)
+            .map(|segment| segment.path())
             .chain(damaged.iter().map(PathBuf::as_path))
             .map(file_names::capture_name)
             .collect();
@@ -696,7 +704,7 @@ fn packets_between(parts: &[&Segment]) -> Option<u64> {
 
 /// The index file that is damaged.
 fn damaged_index(gap: &Gap) -> Option<PathBuf> {
-    match gap.error.as_ref()? {
+    match gap.error.as_deref()? {
         ArchiveError::Index { path, .. } | ArchiveError::BadNote { path, .. } => Some(path.clone()),
         _ => None,
     }

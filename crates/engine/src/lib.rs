@@ -21,6 +21,7 @@
 //! use tapdex_engine::archive::{Archive, Ingest, Input};
 //! use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
 //! use tapdex_engine::query::{Query, filter::Filter};
+//! use tapdex_engine::time::TimeRange;
 //! use tapdex_engine::traffic::{Profile, Traffic};
 //!
 //! // A capture of made-up traffic: Ethernet, times in nanoseconds.
@@ -41,7 +42,7 @@
 //! assert_eq!(report.files[0].packets, 1_000);
 //!
 //! // Ask it. No packet is read for this: columns tell all.
-//! let query = Query::new(Filter::parse("tcp or udp", 0)?, None, None);
+//! let query = Query::new(Filter::parse("tcp or udp", 0)?, TimeRange::ALL);
 //! let (segments, failed) = archive.segments()?;
 //! let answer = query.count(&segments[0])?;
 //! assert!(failed.is_empty() && answer.count > 500 && answer.read == 0);
@@ -132,6 +133,7 @@ pub mod query;
 pub mod storage;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod time;
 pub mod traffic;
 
 mod error;

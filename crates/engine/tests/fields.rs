@@ -10,6 +10,7 @@ use tapdex_engine::fields::{self, Field, FieldSet, Kind, NAMES, Shown};
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{Answer, Query, count_name};
 use tapdex_engine::testing::forge_note;
+use tapdex_engine::time::TimeRange;
 use tapdex_engine::traffic::{Profile, Traffic};
 
 /// The fields that came after the first version.
@@ -40,7 +41,7 @@ fn write_capture(path: &Path, change: impl Fn(u8, &mut [u8])) {
     std::fs::write(path, writer.finish().unwrap()).unwrap();
 }
 
-fn index(folder: &Path, capture: &Path, order: Order, keep: FieldSet) -> Segment {
+fn index(folder: &Path, capture: &Path, order: Order, keep: FieldSet) -> std::sync::Arc<Segment> {
     let mut archive = Archive::create(folder, Some(order), None).unwrap();
     archive.keep_fields(keep).unwrap();
     assert_eq!(Archive::open(folder).unwrap().settings().fields, FieldSet::USUAL.and(keep));
@@ -51,7 +52,7 @@ fn index(folder: &Path, capture: &Path, order: Order, keep: FieldSet) -> Segment
 }
 
 fn ask(segment: &Segment, text: &str) -> Answer {
-    Query::new(Filter::parse(text, 0).unwrap(), None, None).records(segment).unwrap()
+    Query::new(Filter::parse(text, 0).unwrap(), TimeRange::ALL).records(segment).unwrap()
 }
 
 fn counted(segment: &Segment, name: &str) -> (HashMap<Shown, u64>, u64) {

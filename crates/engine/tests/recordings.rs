@@ -13,6 +13,7 @@ mod parts;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tapdex_engine::archive::{
@@ -20,7 +21,8 @@ use tapdex_engine::archive::{
 };
 use tapdex_engine::capture::{Interface, blocks};
 use tapdex_engine::query::filter::Filter;
-use tapdex_engine::query::{Query, in_time_order};
+use tapdex_engine::query::{Found, Query, Search};
+use tapdex_engine::time::TimeRange;
 use tapdex_engine::traffic::{Profile, Traffic};
 
 const NOW_NS: u64 = 1_790_000_000_000_000_000;
@@ -98,8 +100,8 @@ fn archive(folder: &Path) -> Archive {
 }
 
 fn query(filter: &str, from: Option<u64>, to: Option<u64>) -> Query {
-    let filter = Filter::parse(filter, NOW_NS.into()).unwrap();
-    Query::new(filter, from.map(i128::from), to.map(i128::from))
+    let filter = Filter::parse(filter, NOW_NS).unwrap();
+    Query::new(filter, TimeRange { from_ns: from.unwrap_or(0), to_ns: to })
 }
 
 /// What a search finds.
@@ -110,20 +112,18 @@ fn search(archive: &Archive, query: &Query) -> Vec<Packet> {
 }
 
 /// What a search finds in segments. It is asked twice: for the number, and for the packets.
-fn search_in(segments: &[Segment], query: &Query) -> Vec<Packet> {
-    let records: Vec<Vec<u32>> =
-        query.records_all(segments).into_iter().map(|answer| answer.unwrap().records).collect();
-    let counts = query.count_all(segments).into_iter().map(|answer| answer.unwrap().count);
-    let found: Vec<(&Segment, &[u32])> =
-        segments.iter().zip(records.iter().map(Vec::as_slice)).collect();
+fn search_in(segments: &[Arc<Segment>], query: &Query) -> Vec<Packet> {
+    let search = Search::of(query, segments.to_vec());
+    let count = search.count().unwrap();
+    assert!(count.is_complete(), "{:?}", count.gaps);
+    let mut found = search.packets();
     let mut packets = Vec::new();
-    let failed = in_time_order(&found, &mut |found| {
-        let record = found.record;
+    while let Some(Found { record, .. }) = found.next().unwrap() {
         packets.push((record.time_ns, record.wire_len, record.data.to_vec()));
-        Ok(true)
-    });
-    assert!(failed.unwrap().is_empty());
-    assert_eq!(counts.sum::<u64>(), packets.len() as u64);
+    }
+    let answers = found.finish().unwrap();
+    assert!(answers.is_complete(), "{:?}", answers.gaps);
+    assert_eq!((count.count(), answers.count()), (packets.len() as u64, packets.len() as u64));
     packets
 }
 
@@ -314,9 +314,10 @@ fn searches_find_the_same_before_and_after_indexing() {
     assert!(before[0] == packets);
     assert!(before.iter().filter(|found| !found.is_empty()).count() > questions.len() / 2);
     let (segments, _) = archive.segments().unwrap();
-    assert!(segments.len() == 3 && segments.iter().all(Segment::is_in_memory));
+    assert!(segments.len() == 3 && segments.iter().all(|s| s.is_in_memory()));
     // What is about other times is not even indexed in memory.
-    let (segments, _) = archive.segments_from((time(4_000).unwrap(), None)).unwrap();
+    let (segments, _) =
+        archive.segments_from(TimeRange { from_ns: time(4_000).unwrap(), to_ns: None }).unwrap();
     assert_eq!(segments.len(), 1);
 
     // The first parts have an index.
@@ -340,7 +341,7 @@ fn searches_find_the_same_before_and_after_indexing() {
     index(&archive, &open, 1 << 20);
     index(&archive, &complete[1], 1 << 20);
     let (segments, _) = archive.segments().unwrap();
-    assert!(!segments.iter().any(Segment::is_draft));
+    assert!(!segments.iter().any(|s| s.is_draft()));
     assert!(ask() == before, "all are indexed");
 }
 
@@ -385,7 +386,7 @@ fn repair_completes_and_indexes() {
     assert_eq!((report.recovered.len(), report.captures.len()), (1, 3), "{report:?}");
     assert!(report.left.is_empty(), "{report:?}");
     let (segments, failed) = archive.segments().unwrap();
-    assert!(failed.is_empty() && !segments.iter().any(Segment::is_draft), "{failed:?}");
+    assert!(failed.is_empty() && !segments.iter().any(|s| s.is_draft()), "{failed:?}");
     for segment in &segments {
         assert_eq!(segment.compare(&mut |_| true).unwrap(), None);
     }
@@ -405,11 +406,10 @@ fn what_retention_removes_is_not_missed() {
     index(&archive, &recordings[0], 1 << 20);
     let question = query("ip[8] < 255 or ip6", None, None);
     let (segments, _) = archive.segments().unwrap();
-    let in_memory: Vec<bool> = segments.iter().map(Segment::is_in_memory).collect();
+    let in_memory: Vec<bool> = segments.iter().map(|s| s.is_in_memory()).collect();
     assert_eq!(in_memory, [false, true, true]);
-    let asked: Vec<Vec<u32>> =
-        segments.iter().map(|segment| question.records(segment).unwrap().records).collect();
-    assert!(asked.iter().all(|records| records.len() > 50));
+    let asked = Search::of(&question, segments.clone()).records().unwrap();
+    assert!(asked.segments.iter().all(|(_, answer)| answer.count > 50));
     // One that has an index and one that has none are removed while they are open.
     fs::remove_file(segments[0].path()).unwrap();
     assert!(!segments[0].is_gone() && question.records(&segments[0]).is_ok());
@@ -419,15 +419,21 @@ fn what_retention_removes_is_not_missed() {
         assert!(segment.is_gone() && question.records(segment).is_err());
     }
     assert!(!segments[2].is_gone());
-    let found: Vec<(&Segment, &[u32])> =
-        segments.iter().zip(asked.iter().map(Vec::as_slice)).collect();
+    let mut found = asked.packets();
     let mut packets = 0;
-    let failed = in_time_order(&found, &mut |found| {
-        assert_eq!(found.source, 2);
+    while let Some(packet) = found.next().unwrap() {
+        assert_eq!(packet.segment.path(), segments[2].path());
         packets += 1;
-        Ok(true)
-    });
-    assert_eq!((failed.unwrap().len(), packets), (0, asked[2].len()));
+    }
+    assert_eq!((found.into_failed().len(), packets), (0, asked.segments[2].1.count));
+    // Asked only now, they are left out as well.
+    let search = Search::of(&question, segments.clone());
+    assert!(search.count().unwrap().is_complete());
+    let mut found = search.packets();
+    while let Some(packet) = found.next().unwrap() {
+        assert_eq!(packet.segment.path(), segments[2].path());
+    }
+    assert!(found.finish().unwrap().is_complete());
     assert_eq!(all(&archive).len(), 100);
     // Where only the packets are gone, that is damage, and nobody's retention.
     index(&archive, &recordings[2], 1 << 20);
@@ -541,18 +547,18 @@ fn files_are_closed_when_they_were_read() {
     }
     let (segments, failed) = archive.segments().unwrap();
     assert!(failed.is_empty() && segments.len() == 20);
-    let records: Vec<u32> = (0..50).collect();
-    let answers: Vec<(&Segment, &[u32])> = segments.iter().map(|s| (s, &records[..])).collect();
+    let question = query("", None, None);
+    let search = Search::of(&question, segments);
     let ours = folder.path().canonicalize().unwrap();
     let is_ours = |path: &Path| fs::read_link(path).is_ok_and(|target| target.starts_with(&ours));
     let (mut packets, mut most) = (0, 0);
-    let each = &mut |_: tapdex_engine::query::Found<'_>| {
+    let mut found = search.packets();
+    while found.next().unwrap().is_some() {
         packets += 1;
         let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
         most = most.max(open.filter(|entry| is_ours(&entry.path())).count());
-        Ok(true)
-    };
-    assert!(in_time_order(&answers, each).unwrap().is_empty());
+    }
+    assert!(found.finish().unwrap().is_complete());
     assert_eq!(packets, 20 * 50);
     // One that is read, and one whose time is looked at.
     assert!((1..=4).contains(&most), "{most} files are open at once");

@@ -5,7 +5,8 @@ use peak_alloc::PeakAlloc;
 use tapdex_engine::archive::{Archive, Ingest, Input};
 use tapdex_engine::capture::{Interface, blocks};
 use tapdex_engine::query::filter::Filter;
-use tapdex_engine::query::{Query, in_time_order};
+use tapdex_engine::query::{Query, Search};
+use tapdex_engine::time::TimeRange;
 
 // The only test of this file: others in the same process would be counted with it.
 #[global_allocator]
@@ -42,15 +43,15 @@ fn many_sections_take_little_memory() {
         let (segments, failed) = archive.segments().unwrap();
         assert!(failed.is_empty() && segments.len() == 1, "{failed:?}");
         assert_eq!(segments[0].note().layout.sections.len(), SECTIONS as usize);
-        let query = Query::new(Filter::parse("ether[20] = 7", 0).unwrap(), None, None);
-        let answer = query.records(&segments[0]).unwrap();
-        assert_eq!(answer.count, u64::from(SECTIONS));
+        let query = Query::new(Filter::parse("ether[20] = 7", 0).unwrap(), TimeRange::ALL);
+        let search = Search::of(&query, segments);
+        let mut found = search.packets();
         let mut interfaces = 0;
-        let failed = in_time_order(&[(&segments[0], &answer.records[..])], &mut |found| {
+        while let Some(found) = found.next().unwrap() {
             interfaces += u32::from(found.record.interface == found.number);
-            Ok(true)
-        });
-        assert!(failed.unwrap().is_empty());
+        }
+        let answers = found.finish().unwrap();
+        assert!(answers.is_complete() && answers.count() == u64::from(SECTIONS));
         assert_eq!(interfaces, SECTIONS);
         let peak = MEMORY.peak_usage() - before;
         println!("{peak} bytes, named {named}");

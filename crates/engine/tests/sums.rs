@@ -8,13 +8,15 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tapdex_bitmap::sample::Random;
 use tapdex_engine::archive::{Archive, ArchiveError, Ingest, Input, Repair, Segment, Unread};
 use tapdex_engine::capture::{CaptureReader, CaptureWriter, FileFormat, Interface, blocks};
 use tapdex_engine::packet::Headers;
 use tapdex_engine::query::filter::Filter;
-use tapdex_engine::query::{Query, in_time_order};
+use tapdex_engine::query::{Query, Search};
+use tapdex_engine::time::TimeRange;
 use tapdex_engine::traffic::{Profile, Traffic};
 
 const SECOND: u64 = 1_000_000_000;
@@ -104,7 +106,7 @@ impl Place {
         Self { folder, archive, files }
     }
 
-    fn segments(&self) -> Vec<Segment> {
+    fn segments(&self) -> Vec<Arc<Segment>> {
         let (segments, failed) = self.archive.segments().unwrap();
         assert!(failed.is_empty(), "{failed:?}");
         segments
@@ -125,31 +127,31 @@ fn flip(path: &Path, at: u64, bit: u32) {
 }
 
 /// The segments of one packet file, in order.
-fn parts_of<'a>(segments: &'a [Segment], path: &Path) -> Vec<&'a Segment> {
+fn parts_of(segments: &[Arc<Segment>], path: &Path) -> Vec<Arc<Segment>> {
     let path = path.canonicalize().unwrap();
-    let is_of = |segment: &&Segment| segment.packet_path().canonicalize().unwrap() == path;
-    let mut parts: Vec<&Segment> = segments.iter().filter(is_of).collect();
+    let is_of = |segment: &&Arc<Segment>| segment.packet_path().canonicalize().unwrap() == path;
+    let mut parts: Vec<Arc<Segment>> = segments.iter().filter(is_of).cloned().collect();
     parts.sort_by_key(|segment| segment.note().source.part);
     parts
 }
 
 /// The packets of some segments, by number in the file, and which are said not to be read.
-fn read(parts: &[&Segment]) -> (Vec<(u64, Vec<u8>)>, Vec<Unread>) {
-    let all: Vec<Vec<u32>> = parts.iter().map(|part| (0..part.index().rows()).collect()).collect();
-    let answers: Vec<_> = parts.iter().zip(&all).map(|(&part, all)| (part, &all[..])).collect();
+fn read(parts: &[Arc<Segment>]) -> (Vec<(u64, Vec<u8>)>, Vec<Unread>) {
+    let query = Query::new(Filter::parse("", 0).unwrap(), TimeRange::ALL);
+    let search = Search::of(&query, parts.to_vec());
+    let mut found = search.packets();
     let mut packets = Vec::new();
-    let failed = in_time_order(&answers, &mut |found| {
-        let before = parts[found.source].note().source.records_before;
-        packets.push((before + u64::from(found.number), found.record.data.to_vec()));
-        Ok(true)
-    });
+    while let Some(found) = found.next().unwrap() {
+        packets.push((found.number_in_file() - 1, found.record.data.to_vec()));
+    }
     packets.sort();
-    (packets, failed.unwrap().into_iter().map(unread).collect())
+    let gaps = found.finish().unwrap().gaps;
+    (packets, gaps.iter().filter_map(|gap| gap.error.as_deref()).map(unread).collect())
 }
 
-fn unread(error: ArchiveError) -> Unread {
+fn unread(error: &ArchiveError) -> Unread {
     match error {
-        ArchiveError::Unread(unread) => unread,
+        ArchiveError::Unread(unread) => unread.clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -173,7 +175,7 @@ fn every_flipped_bit_is_found() {
     assert_eq!(segments.len(), 1 + 3 + 1 + 3 + 1);
     let mut random = Random::new(seed);
     // Columns cannot tell: all packets are read.
-    let query = Query::new(Filter::parse("ether[33] & 3 = 1", 0).unwrap(), None, None);
+    let query = Query::new(Filter::parse("ether[33] & 3 = 1", 0).unwrap(), TimeRange::ALL);
     let whole: Vec<_> = place.files.iter().map(|path| read(&parts_of(&segments, path)).0).collect();
     let matching = |packets: &[(u64, Vec<u8>)]| -> Vec<u64> {
         let matches = |data: &[u8]| data.get(33).is_some_and(|byte| byte & 3 == 1);
@@ -196,7 +198,7 @@ fn every_flipped_bit_is_found() {
         let compared = parts.iter().flat_map(|part| {
             let compared = part.compare_all(&mut |_| true).unwrap();
             assert_eq!(compared.difference, None, "{}: byte {at}", path.display());
-            compared.unread.into_errors().into_iter().map(unread)
+            compared.unread.into_errors().into_iter().map(|error| unread(&error))
         });
         let compared: Vec<Unread> = compared.collect();
         let damage = found_by(&compared, at);
@@ -223,7 +225,7 @@ fn every_flipped_bit_is_found() {
             assert_eq!(answer.count, query.count(part).unwrap().count);
             let before = part.note().source.records_before;
             numbers.extend(answer.records.iter().map(|&record| before + u64::from(record)));
-            not_read.extend(answer.unread.into_errors().into_iter().map(unread));
+            not_read.extend(answer.unread.into_errors().iter().map(unread));
         }
         assert_eq!(numbers, matching(&left), "{}: byte {at}", path.display());
         assert_eq!(found_by(&not_read, at), (!lost.is_empty()).then_some(damage));
@@ -355,14 +357,14 @@ fn captures_have_sums_only_where_they_are_asked_for() {
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let (segments, failed) = archive.segments().unwrap();
     assert_eq!(failed.len(), 1, "{failed:?}");
-    let (packets, said) = read(&[&segments[0]]);
+    let (packets, said) = read(&segments[..1]);
     assert!(packets.len() >= 32 && packets.len().is_multiple_of(32));
     assert_eq!(said.len(), 1);
     assert_eq!(said[0].bytes().end, bytes.len() as u64);
     assert_eq!(said[0].packets(), packets.len() as u64..100);
     let mut reader = CaptureReader::open(&bytes[..]).unwrap();
     let mut headers = Headers::default();
-    let query = Query::new(Filter::parse("", 0).unwrap(), None, None);
+    let query = Query::new(Filter::parse("", 0).unwrap(), TimeRange::ALL);
     for (_, data) in packets {
         let record = reader.next().unwrap().unwrap();
         assert!(query.scan(&record, &mut headers).unwrap() && record.data == data);

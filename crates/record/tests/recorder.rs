@@ -28,7 +28,7 @@ use tapdex_engine::IndexError;
 use tapdex_engine::archive::device::{
     SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
 };
-use tapdex_engine::archive::{Ingest, Input, Segment};
+use tapdex_engine::archive::{Ingest, Input};
 use tapdex_engine::index::ColumnIndex;
 use tapdex_engine::testing::PlainDevice;
 use tapdex_record::clock::{HandClock, Waiter};
@@ -76,7 +76,7 @@ fn a_stalled_indexer_loses_nothing() {
         assert_eq!((status.sealed, status.indexed, status.run.packets), (10, 0, 2_000));
         assert_eq!(rig.found(), Vec::from_iter(0..2_000), "all is found all the same");
         let (segments, _) = rig.archive.segments().unwrap();
-        assert!(segments.iter().all(Segment::is_in_memory));
+        assert!(segments.iter().all(|s| s.is_in_memory()));
         assert!(!live.has_ended());
         drop(opens);
     });

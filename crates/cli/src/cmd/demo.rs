@@ -13,10 +13,11 @@ use tapdex_engine::capture::{self, FileFormat};
 use tapdex_engine::packet::{ETHERTYPE_IPV4, Encap, Headers, LinkType, decode, protocol};
 use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::{Filter, Syntax};
+use tapdex_engine::time::TimeRange;
 use tapdex_engine::traffic::{Profile, Traffic};
 use tapdex_report::table::{self, Align};
 
-use super::ask::{Answers, How, line};
+use super::ask::{finish, line, searched};
 use super::missing::AllowArg;
 use super::progress::Progress;
 use super::{CANNOT_WRITE, Damaged, interrupt, note};
@@ -188,10 +189,10 @@ fn compare(
     let started = Instant::now();
     let parsed = Filter::parse_as(Syntax::Pcap, &filter, 0);
     let parsed = parsed.map_err(|error| anyhow::anyhow!(error.render(&filter)))?;
-    let query = Query::new(parsed, None, None);
-    let answers = Answers::ask(archive, &query, How::Count)?;
+    let query = Query::new(parsed, TimeRange::ALL);
+    let answers = searched(archive.search(&query)?.count())?;
     let (found, took) = (answers.count(), started.elapsed());
-    answers.finish(AllowArg::default())?;
+    finish(&answers, AllowArg::default())?;
     let started = Instant::now();
     let scan_found = if tcpdump { ask_tcpdump(path, &filter)? } else { scan(path, &query)? };
     Ok(Compared { filter, found, took, scan_found, scan_took: started.elapsed() })
@@ -225,7 +226,7 @@ fn scan(path: &Path, query: &Query) -> anyhow::Result<u64> {
     let mut headers = Headers::default();
     let mut found = 0;
     while let Some(record) = reader.next()? {
-        let matches = query.scan(&record, &mut headers).map_err(anyhow::Error::msg)?;
+        let matches = query.scan(&record, &mut headers)?;
         found += u64::from(matches);
     }
     Ok(found)

@@ -4,13 +4,13 @@ use std::io::Write;
 use std::time::Instant;
 
 use anyhow::Context;
-use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::Syntax;
-use tapdex_engine::query::time::format_time;
+use tapdex_engine::query::{Answers, Explained, Query, TermPlan};
+use tapdex_engine::time::{TimeRange, format_time};
 use tapdex_report::table::{self, Align};
 
 use super::CANNOT_WRITE;
-use super::ask::{Answers, How, QuestionArgs, line, tagged_text};
+use super::ask::{QuestionArgs, finish, line, missing, note_left_out, searched, tagged_text};
 use super::index_file::json;
 use super::missing::json_list;
 
@@ -36,30 +36,21 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A condition, summed over the segments.
-struct Term {
-    text: String,
-    rows: u64,
-    unknown: u64,
-    weight: u64,
-}
-
-impl Term {
-    fn how(&self, packets: u64) -> &'static str {
-        match self.unknown {
-            0 => "columns",
-            unknown if unknown == packets => "packets",
-            _ if self.rows == 0 => "packets",
-            _ => "partly",
-        }
+/// What answers a condition.
+fn how(term: &TermPlan, packets: u64) -> &'static str {
+    match term.unknown {
+        0 => "columns",
+        unknown if unknown == packets => "packets",
+        _ if term.rows == 0 => "packets",
+        _ => "partly",
     }
 }
 
 /// What there is to say.
-struct Explained<'a> {
+struct Report<'a> {
     query: &'a Query,
     answers: &'a Answers,
-    terms: Vec<Term>,
+    terms: Vec<TermPlan>,
     /// Packets of the segments that were asked.
     packets: u64,
     seconds: f64,
@@ -69,47 +60,18 @@ struct Explained<'a> {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let query = args.question.query()?;
     let started = Instant::now();
-    let mut answers = args.question.ask(&query, How::Count)?;
+    let mut answers = searched(args.question.open()?.search(&query)?.count())?;
     let seconds = started.elapsed().as_secs_f64();
-    let (mut terms, mut packets) = (Vec::<Term>::new(), 0);
-    let mut failed = Vec::new();
-    for (segment, answer) in &answers.segments {
-        if answer.pruned_by_time {
-            continue;
-        }
-        packets += segment.note().records;
-        let plans = match query.explain(segment) {
-            Ok(plans) => plans,
-            Err(error) => {
-                failed.push(error);
-                continue;
-            }
-        };
-        for (n, plan) in plans.into_iter().enumerate() {
-            match terms.get_mut(n) {
-                Some(term) => {
-                    term.rows += plan.rows;
-                    term.unknown += plan.unknown;
-                    term.weight += plan.weight;
-                }
-                None => terms.push(Term {
-                    text: plan.text,
-                    rows: plan.rows,
-                    unknown: plan.unknown,
-                    weight: plan.weight,
-                }),
-            }
-        }
-    }
-    answers.fail(failed);
+    note_left_out(&answers, &query);
+    let Explained { terms, packets } = answers.explain(&query);
     let notes = notes(args, &query, &answers);
-    let explained = Explained { query: &query, answers: &answers, terms, packets, seconds, notes };
+    let report = Report { query: &query, answers: &answers, terms, packets, seconds, notes };
     match args.json {
-        true => explained.write_json(out)?,
-        false => explained.write_text(out)?,
+        true => report.write_json(out)?,
+        false => report.write_text(out)?,
     }
     out.flush().context(CANNOT_WRITE)?;
-    answers.finish(args.question.allow)
+    finish(&answers, args.question.allow)
 }
 
 fn notes(args: &Args, query: &Query, answers: &Answers) -> Vec<String> {
@@ -117,27 +79,26 @@ fn notes(args: &Args, query: &Query, answers: &Answers) -> Vec<String> {
     let text = args.question.text();
     let words = || text.split_whitespace();
     let differs = text.replace("!==", "").contains("!=") || words().any(|w| w == "ne");
-    if query.filter().syntax == Syntax::Wireshark && differs {
+    if query.filter().syntax() == Syntax::Wireshark && differs {
         let meaning = "with !=, a packet matches that has the field and in which no value of it \
                        equals the one given, as in Wireshark: of ip.addr neither end";
         notes.push(meaning.to_owned());
     }
-    notes.extend(answers.tagged_unseen(query).map(tagged_text));
+    notes.extend(answers.behind_tags(query).map(tagged_text));
     notes
 }
 
-impl Explained<'_> {
+impl Report<'_> {
     fn language(&self) -> &'static str {
-        match self.query.filter().syntax {
+        match self.query.filter().syntax() {
             Syntax::Pcap => "pcap-filter",
             Syntax::Wireshark => "wireshark",
         }
     }
 
     fn times(&self) -> [Option<String>; 2] {
-        let (from, to) = self.query.times();
-        let from = (from > 0).then(|| format_time(from.into()));
-        [from, to.map(|to| format_time(to.into()))]
+        let TimeRange { from_ns, to_ns } = self.query.times();
+        [(from_ns > 0).then(|| format_time(from_ns)), to_ns.map(format_time)]
     }
 
     /// Segments: all, passed over by their times, by their keys, and asked.
@@ -180,7 +141,7 @@ impl Explained<'_> {
                 self.terms.iter().map(|term| {
                     vec![
                         term.text.clone(),
-                        term.how(self.packets).to_owned(),
+                        how(term, self.packets).to_owned(),
                         term.rows.to_string(),
                         term.unknown.to_string(),
                         term.weight.to_string(),
@@ -217,7 +178,7 @@ impl Explained<'_> {
                 format!(
                     r#"{{"text":{},"by":"{}","rows":{},"unknown":{},"weight":{}}}"#,
                     json::string(&term.text),
-                    term.how(self.packets),
+                    how(term, self.packets),
                     term.rows,
                     term.unknown,
                     term.weight
@@ -241,7 +202,7 @@ impl Explained<'_> {
             ("matches", self.answers.count().to_string()),
             ("seconds", format!("{:.6}", self.seconds)),
             ("notes", format!("[{}]", notes.join(","))),
-            ("incomplete", json_list(&self.answers.missing())),
+            ("incomplete", json_list(&missing(self.answers))),
         ];
         line(out, format_args!("{}", super::json_object(&object)))
     }

@@ -1,7 +1,5 @@
 //! `tapdex extract`: the packets that match a filter, as a capture.
 
-mod flow;
-
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -15,10 +13,10 @@ use tapdex_engine::capture::{CaptureError, CaptureWriter, FileFormat, Interface,
 use tapdex_engine::fields::Field;
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::filter::Filter;
-use tapdex_engine::query::time::format_time;
-use tapdex_engine::query::{Fresh, Query, count_values, in_time_order};
+use tapdex_engine::query::{Answers, Fresh, Query, count_values, rows_of};
+use tapdex_engine::time::{TimeRange, format_time};
 
-use super::ask::{Answers, How, QuestionArgs, rows_of};
+use super::ask::{QuestionArgs, check_target, finish, note_left_out, note_unseen, searched};
 use super::follow::{self, Follower};
 use super::output::{self, FormatArg, Output, capture_error};
 use super::progress::Progress;
@@ -105,20 +103,21 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut progress = Progress::new();
     progress.show(|_| "searching".to_owned());
     let archive = args.question.open()?;
-    let mut answers = Answers::ask(&archive, &query, How::Records)?;
-    answers.note_left_out(&query);
-    answers.check_target(&args.write)?;
+    let mut answers = searched(archive.search(&query)?.records())?;
+    note_left_out(&answers, &query);
+    check_target(&answers, &args.write)?;
     let found = answers.count();
     if args.flow && found > 0 {
-        flow::extend(&mut answers, &query)?;
+        searched(answers.add_conversations(&query))?;
     }
     output.share(rights(args, &answers))?;
     let mut written = write(args, &archive, &query, &answers, &mut output, &mut progress)?;
-    answers.fail(std::mem::take(&mut written.failed));
+    answers.add_failed(std::mem::take(&mut written.failed));
     if args.follow {
-        answers.look_again(&archive, &query);
+        answers.look_again(&archive);
     }
-    if args.write.is_file() && answers.has_failed() && !args.question.allow.allow_incomplete {
+    let has_failed = answers.gaps.iter().any(|gap| gap.error.is_some());
+    if args.write.is_file() && has_failed && !args.question.allow.allow_incomplete {
         // What is there may be worth more than a part of the answer.
         drop(output);
         note(&format!("{} is left as it was", args.write.display()));
@@ -126,7 +125,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         output.finish()?;
     }
     drop(progress);
-    answers.note_unseen(&query);
+    note_unseen(&answers, &query);
     if written.stopped {
         let more = match args.flow || args.follow {
             true => "more packets match".to_owned(),
@@ -136,7 +135,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let seconds = started.elapsed().as_secs_f64();
     summary(&answers, written.packets, Some(written.bytes), seconds);
-    answers.finish(args.question.allow)?;
+    finish(&answers, args.question.allow)?;
     follow::finish(written.missed)?;
     if found == 0 && args.fail_if_empty {
         return Err(Nothing.into());
@@ -211,12 +210,12 @@ fn comment(args: &Args, query: &Query) -> String {
         _ => {}
     }
     let mut comment = format!("filter: {text}");
-    let (from, to) = query.times();
-    if from > 0 {
-        comment.push_str(&format!("; from {}", format_time(from.into())));
+    let TimeRange { from_ns, to_ns } = query.times();
+    if from_ns > 0 {
+        comment.push_str(&format!("; from {}", format_time(from_ns)));
     }
-    if let Some(to) = to {
-        comment.push_str(&format!("; to {}", format_time(to.into())));
+    if let Some(to) = to_ns {
+        comment.push_str(&format!("; to {}", format_time(to)));
     }
     if args.flow {
         comment.push_str("; whole conversations");
@@ -264,40 +263,29 @@ impl<W: Write> Extract<W> {
         answers: &Answers,
         progress: &mut Progress,
     ) -> anyhow::Result<Vec<ArchiveError>> {
-        let found = answers.found();
         // Numbers in the file of each segment's interfaces, once they are known.
-        let mut numbers: Vec<Vec<Option<u32>>> = Vec::new();
-        for (segment, _) in &found {
-            numbers.push(vec![None; segment.note().layout.interfaces.len()]);
-        }
+        let mut numbers: HashMap<usize, Vec<Option<u32>>> = HashMap::new();
         let all = answers.count();
-        let mut wrong = None;
-        let failed = in_time_order(&found, &mut |packet| {
+        let mut packets = answers.packets();
+        while let Some(packet) = searched(packets.next())? {
             let record = packet.record;
             if follow::is_stopped() || !self.has_room(args, &record) {
-                return Ok(false);
+                break;
             }
-            let (segment, _) = found[packet.source];
-            let known = numbers[packet.source].get_mut(record.interface as usize);
-            if let Err(error) = self.write(&segment.note().layout, &record, known) {
-                wrong = Some(error);
-                return Ok(false);
-            }
+            let layout = &packet.segment.note().layout;
+            let numbers = numbers.entry(packet.source);
+            let numbers = numbers.or_insert_with(|| vec![None; layout.interfaces.len()]);
+            self.write(layout, &record, numbers.get_mut(record.interface as usize))?;
             progress.show(|_| format!("{} of {all} packets written", self.packets));
-            Ok(true)
-        })?;
-        match wrong {
-            Some(error) => Err(error),
-            None => Ok(failed),
         }
+        Ok(packets.into_failed())
     }
 
     /// Writes how many packets the archive has from each interface and from the times asked about,
     /// matching or not, and how many were lost then. Which interface has lost them is not known.
     fn write_statistics(&mut self, query: &Query, answers: &Answers) -> anyhow::Result<()> {
-        let (from, to) = query.times();
-        let all = Filter::parse("", 0)?;
-        let all = Query::new(all, Some(from.into()), to.map(i128::from));
+        let TimeRange { from_ns: from, to_ns: to } = query.times();
+        let all = Query::new(Filter::parse("", 0)?, query.times());
         let mut counts =
             vec![Statistics { start_ns: u64::MAX, ..Default::default() }; self.interfaces.len()];
         let mut places = HashMap::new();
@@ -407,13 +395,13 @@ fn same(interface: &Interface) -> (u16, u32, &str, &str) {
 
 /// How many packets a segment has from each of its interfaces, of those that match.
 fn received(segment: &Segment, query: &Query) -> Result<HashMap<u128, u64>, ArchiveError> {
-    let (note, (from, to)) = (segment.note(), query.times());
+    let (note, times) = (segment.note(), query.times());
     let mut counts = HashMap::new();
     if note.layout.interfaces.len() == 1 {
         counts.insert(0, query.count(segment)?.count);
         return Ok(counts);
     }
-    let is_inside = from <= note.time_min && to.is_none_or(|to| note.time_max < to);
+    let is_inside = times.contains(note.time_min) && times.contains(note.time_max);
     if let Column::Known(column) = segment.columns().get(Field::Interface)
         && let Some(column) = column.columns().next().filter(|_| is_inside)
     {

@@ -7,12 +7,13 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use tapdex_engine::query::filter::{Filter, FilterError, Syntax};
+use tapdex_engine::time::TimeRange;
 
 /// The most bytes that are read; that is about a million addresses.
 const FILE_LEN_MAX: u64 = 16 << 20;
 
 /// Understands a filter of the command line; without a language, that is told from it.
-pub(super) fn parse(text: &str, syntax: Option<Syntax>, now_ns: i128) -> anyhow::Result<Filter> {
+pub(super) fn parse(text: &str, syntax: Option<Syntax>, now_ns: u64) -> anyhow::Result<Filter> {
     understood(text, syntax, now_ns).map_err(|error| anyhow::anyhow!(rendered(&error, text)))
 }
 
@@ -21,13 +22,13 @@ pub(super) fn read(
     path: &Path,
     words: &str,
     syntax: Option<Syntax>,
-    now_ns: i128,
+    now_ns: u64,
 ) -> anyhow::Result<Filter> {
     let own = match words.trim().is_empty() {
         true => None,
         false => Some(parse(words, syntax, now_ns)?),
     };
-    let syntax = syntax.or(own.as_ref().map(|own| own.syntax));
+    let syntax = syntax.or(own.as_ref().map(Filter::syntax));
     let name = match path.as_os_str() == "-" {
         true => "standard input".to_owned(),
         false => path.display().to_string(),
@@ -43,27 +44,17 @@ pub(super) fn read(
         None => understood(text, syntax, now_ns).map_err(located)?,
     };
     ensure!(
-        filter.expr.is_some() || filter.from_ns.is_some() || filter.to_ns.is_some(),
+        filter.expr().is_some() || filter.times() != TimeRange::ALL,
         "{name} has neither a filter nor an address"
     );
     let Some(own) = own else { return Ok(filter) };
-    if own.syntax != filter.syntax {
+    if own.syntax() != filter.syntax() {
         bail!("the filter in {name} and the one beside it are in different languages");
     }
-    // What stands behind `vlan` and its like is found once both are read as one.
-    let mut joined = match (&own.expr, &filter.expr) {
-        (Some(first), Some(second)) => {
-            parse(&format!("({first}) and ({second})"), Some(own.syntax), now_ns)?
-        }
-        (None, _) => filter.clone(),
-        (_, None) => own.clone(),
-    };
-    joined.from_ns = own.from_ns.max(filter.from_ns);
-    joined.to_ns = [own.to_ns, filter.to_ns].into_iter().flatten().min();
-    Ok(joined)
+    Ok(own.and(&filter)?)
 }
 
-fn understood(text: &str, syntax: Option<Syntax>, now_ns: i128) -> Result<Filter, FilterError> {
+fn understood(text: &str, syntax: Option<Syntax>, now_ns: u64) -> Result<Filter, FilterError> {
     match syntax {
         None => Filter::parse(text, now_ns),
         Some(syntax) => Filter::parse_as(syntax, text, now_ns),
@@ -193,7 +184,7 @@ fn entry_kind(entry: &str) -> Option<(Entry, bool)> {
 
 impl List<'_> {
     /// The filter for packets that have one of them at either end.
-    fn filter(&self, syntax: Syntax, now_ns: i128) -> Result<Filter, FilterError> {
+    fn filter(&self, syntax: Syntax, now_ns: u64) -> Result<Filter, FilterError> {
         let text = match syntax {
             Syntax::Pcap => {
                 let ip = self.four.iter().chain(&self.six).map(|entry| {

@@ -7,16 +7,16 @@ use std::time::Duration;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tapdex_engine::archive::Archive;
-use tapdex_engine::query::{Follow, Fresh, Query};
+use tapdex_engine::query::{Answers, Follow, Fresh, Query};
 use tapdex_record::status::Status;
 
-use super::ask::{Answers, now_ns};
+use super::ask::now_ns;
 use super::{CANNOT_WRITE, Incomplete, chain, interrupt, note};
 
 /// How often we look for new packets.
 const EVERY: Duration = Duration::from_millis(200);
 /// How long after the last time that is wanted packets of it may still be written.
-const LATE_NS: i128 = 3_000_000_000;
+const LATE_NS: u64 = 3_000_000_000;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -54,8 +54,8 @@ pub(super) fn run(
 ) -> anyhow::Result<usize> {
     let mut follow = Follow::after(archive, query, answers.segments.iter().map(|(s, _)| s));
     let (mut refused, mut missed) = (0, 0);
-    let (_, to) = query.times();
-    let is_over = || to.is_some_and(|to| now_ns() > i128::from(to) + LATE_NS);
+    let to = query.times().to_ns;
+    let is_over = || to.is_some_and(|to| now_ns() > to.saturating_add(LATE_NS));
     if !is_stopped() && !is_over() && !Status::is_running(archive) {
         let archive = archive.folder().display();
         note(&format!("no recorder runs on {archive}; waiting for one, until Ctrl-C"));
@@ -73,8 +73,8 @@ pub(super) fn run(
         follower.pause()?;
         if follow.refused().len() > refused {
             refused = follow.refused().len();
-            for (link, message) in follow.refused() {
-                note(&format!("packets of {link} are left out: {message}"));
+            for (link, refusal) in follow.refused() {
+                note(&format!("packets of {link} are left out: {}", refusal.reason));
             }
         }
         for error in &follow.missed()[missed..] {

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use tapdex_engine::query::count_times;
-use tapdex_engine::query::time::format_time;
+use tapdex_engine::query::OverTime;
+use tapdex_engine::time::format_time;
 
-use super::ask::{How, QuestionArgs, line};
+use super::ask::{QuestionArgs, finish, line, note_unseen, write_missing};
 use super::search::summary;
 
 /// Show how many packets match, over time.
@@ -93,49 +93,30 @@ fn spans(first: u64, last: u64, span: u64) -> u64 {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let started = Instant::now();
     let query = args.question.query()?;
-    let mut answers = args.question.ask(&query, How::Records)?;
-    let asked = answers.segments.iter().filter(|(_, answer)| !answer.pruned_by_time);
-    let window = asked.map(|(segment, _)| (segment.note().time_min, segment.note().time_max));
-    let window = window.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-    let mut failed = Vec::new();
+    let mut answers = args.question.records(&query)?;
     if args.csv {
         line(out, format_args!("time,packets"))?;
     }
-    if let Some((first, last)) = window {
-        let (from, to) = query.times();
-        let first = first.max(from);
-        let last = to.map_or(last, |to| last.min(to.saturating_sub(1))).max(first);
+    if let Some((first, last)) = answers.asked_times() {
         let round = || round_spans().find(|&span| spans(first, last, span) <= args.bins);
         let span = args.span.or_else(round).unwrap_or(u64::MAX);
         let len = spans(first, last, span);
         ensure!(len <= SPANS_MAX, "{len} spans are too many: take a longer --span");
-        let start = first / span * span;
-        let mut counts = vec![0; usize::try_from(len).context("too many spans")?];
-        for (segment, records) in answers.found() {
-            match count_times(segment, records, start, span, &mut counts) {
-                Ok((_, unread)) => failed.extend(unread.into_errors()),
-                Err(error) => failed.push(error),
-            }
-        }
-        print(args, start, span, &counts, out)?;
+        let len = usize::try_from(len).context("too many spans")?;
+        print(args, &answers.over_time(first / span * span, span, len)?, out)?;
     }
-    answers.fail(failed);
     if args.json {
-        answers.write_missing(out)?;
+        write_missing(&answers, out)?;
     }
     out.flush().context(super::CANNOT_WRITE)?;
-    answers.note_unseen(&query);
+    note_unseen(&answers, &query);
     summary(&answers, answers.count(), None, started.elapsed().as_secs_f64());
-    answers.finish(args.question.allow)
+    finish(&answers, args.question.allow)
 }
 
-fn print(
-    args: &Args,
-    start: u64,
-    span: u64,
-    counts: &[u64],
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
+fn print(args: &Args, over_time: &OverTime, out: &mut dyn Write) -> anyhow::Result<()> {
+    let OverTime { start_ns: start, span_ns: span, counts, .. } = over_time;
+    let (start, span) = (*start, *span);
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
     let width = most.to_string().len();
     for (n, &count) in (0..).zip(counts) {
@@ -157,7 +138,7 @@ fn print(
 
 /// A time with as many digits as the span needs.
 fn time_text(time: u64, span: u64) -> String {
-    let text = format_time(time.into());
+    let text = format_time(time);
     let digits = [(SECOND, 10), (1_000_000, 6), (1_000, 3)];
     // The point goes as well where no digit is left.
     let cut = digits.iter().find(|(unit, _)| span.is_multiple_of(*unit)).map_or(0, |(_, cut)| *cut);

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::Context;
 use tapdex_engine::archive::{Archive, Segment};
 use tapdex_engine::fields::FieldSet;
 use tapdex_engine::index::SectionKind;
-use tapdex_engine::query::time::format_time;
+use tapdex_engine::time::{TimeRange, format_time};
 use tapdex_record::status::{Losses, SourceStatus, Status, Totals};
 use tapdex_report::table::{self, Align};
 
@@ -64,7 +65,7 @@ struct FieldSum {
 }
 
 struct Info {
-    segments: Vec<Segment>,
+    segments: Vec<Arc<Segment>>,
     packets: u64,
     wire_bytes: u64,
     captured: u64,
@@ -86,11 +87,11 @@ struct Info {
 
 impl Info {
     fn new(archive: &Archive) -> anyhow::Result<Self> {
-        let survey = archive.survey((0, None))?;
+        let survey = archive.survey(TimeRange::ALL)?;
         let missing = missing::stories(&survey.gaps);
         let damaged = survey.gaps.iter().filter(|gap| gap.error.is_some()).count();
         let segments = survey.segments;
-        let sum = |of: &dyn Fn(&Segment) -> u64| segments.iter().map(of).sum::<u64>();
+        let sum = |of: &dyn Fn(&Segment) -> u64| segments.iter().map(|s| of(s)).sum::<u64>();
         let (mut window, mut gaps) = (None::<(u64, u64)>, Vec::new());
         for segment in segments.iter().filter(|segment| segment.note().records > 0) {
             let (first, last) = (segment.note().time_min, segment.note().time_max);
@@ -191,8 +192,8 @@ fn write_tables(
         ("flows", info.flows.to_string()),
     ];
     if let Some((first, last)) = info.window {
-        rows.push(("first packet", format_time(first.into())));
-        rows.push(("last packet", format_time(last.into())));
+        rows.push(("first packet", format_time(first)));
+        rows.push(("last packet", format_time(last)));
         rows.push(("window", format!("{:.3} s", last.saturating_sub(first) as f64 / 1e9)));
     }
     rows.push((
@@ -221,7 +222,7 @@ fn write_tables(
     let mut gaps = info.gaps.clone();
     gaps.sort_by_key(|(end, start)| std::cmp::Reverse(start - end));
     for (end, start) in gaps.into_iter().take(GAPS_SHOWN) {
-        let [from, to] = [end, start].map(|time| format_time(time.into()));
+        let [from, to] = [end, start].map(format_time);
         let seconds = (start - end) as f64 / 1e9;
         line(out, format_args!("  {from} to {to}, {seconds:.3} s"))?;
     }
@@ -264,8 +265,8 @@ fn write_tables(
             info.segments.iter().map(|segment| {
                 let note = segment.note();
                 vec![
-                    format_time(note.time_min.into()),
-                    format_time(note.time_max.into()),
+                    format_time(note.time_min),
+                    format_time(note.time_max),
                     note.records.to_string(),
                     segment.index().len_bytes().to_string(),
                     segment.index().row_order().name().to_owned(),
@@ -322,7 +323,7 @@ fn recorder_state(status: &Status, running: bool) -> &'static str {
 
 /// What a recorder does, for people.
 fn recorder_text(status: &Status, running: bool) -> String {
-    let (pid, updated) = (status.pid, format_time(status.updated_ns.into()));
+    let (pid, updated) = (status.pid, format_time(status.updated_ns));
     match recorder_state(status, running) {
         "paused" => format!("process {pid}, PAUSED: the disk is full"),
         "killed" => format!("killed after {updated}"),
@@ -338,7 +339,7 @@ fn write_json(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let time = |time: Option<u64>| match time {
-        Some(time) => format!("\"{}\"", format_time(time.into())),
+        Some(time) => format!("\"{}\"", format_time(time)),
         None => "null".to_owned(),
     };
     let (first, last) = (info.window.map(|w| w.0), info.window.map(|w| w.1));
@@ -429,7 +430,7 @@ fn recorder_json(status: &Status, running: bool) -> String {
     let object = [
         ("state", json::string(recorder_state(status, running))),
         ("pid", status.pid.to_string()),
-        ("updated", json::string(&format_time(status.updated_ns.into()))),
+        ("updated", json::string(&format_time(status.updated_ns))),
         ("running", running.to_string()),
         ("run", totals(&status.run)),
         ("total", totals(&status.total)),

@@ -1,7 +1,7 @@
 //! Telling people, and programs, what an answer lacks.
 
 use tapdex_engine::archive::{Cause, Gap};
-use tapdex_engine::query::time::format_time;
+use tapdex_engine::time::format_time;
 
 use super::index_file::json;
 use super::{Incomplete, counted, json_object, note};
@@ -73,7 +73,7 @@ impl Story {
         };
         let when = match self.span {
             Some((from, to)) => {
-                let [from, to] = [from, to].map(|time| format_time(time.into()));
+                let [from, to] = [from, to].map(format_time);
                 match self.intervals {
                     1 => format!(", from {from} to {to}"),
                     n => format!(", in {n} intervals between {from} and {to}"),
@@ -101,7 +101,7 @@ impl Story {
     pub(crate) fn json(&self) -> String {
         let number = |number: Option<u64>| number.map_or("null".to_owned(), |n| n.to_string());
         let time = |time: Option<u64>| match time {
-            Some(time) => json::string(&format_time(time.into())),
+            Some(time) => json::string(&format_time(time)),
             None => "null".to_owned(),
         };
         json_object(&[

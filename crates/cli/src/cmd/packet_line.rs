@@ -9,7 +9,7 @@ use tapdex_engine::packet::{
     ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_RARP, Encap, Fragment, Headers,
     Tunnel, decode, protocol, tcp_flags,
 };
-use tapdex_engine::query::time::format_time;
+use tapdex_engine::time::format_time;
 
 use super::index_file::json;
 
@@ -96,7 +96,7 @@ impl<'a> PacketLine<'a> {
     /// For people.
     pub(super) fn text(&self) -> String {
         let [src, dst] = self.ends();
-        let mut text = format_time(self.record.time_ns.into());
+        let mut text = format_time(self.record.time_ns);
         text.push_str("  ");
         let vlan = self.vlan();
         if !vlan.is_empty() {
@@ -157,7 +157,7 @@ impl<'a> PacketLine<'a> {
         };
         format!(
             "{},{src},{dst},{},{},{},{},{},{},{},{file},{},{}",
-            format_time(self.record.time_ns.into()),
+            format_time(self.record.time_ns),
             self.protocol(),
             port(self.headers.port_src),
             port(self.headers.port_dst),
@@ -175,7 +175,7 @@ impl<'a> PacketLine<'a> {
         let [src, dst] = self.ends();
         let mut text = format!(
             r#"{{"time":"{}","src":"{src}","dst":"{dst}","protocol":"{}""#,
-            format_time(self.record.time_ns.into()),
+            format_time(self.record.time_ns),
             self.protocol()
         );
         if self.has_ports() {

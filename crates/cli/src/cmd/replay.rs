@@ -7,10 +7,10 @@ use std::time::Instant;
 use tapdex_engine::archive::ArchiveError;
 use tapdex_engine::capture::{self, CaptureError, Record};
 use tapdex_engine::packet::LinkType;
-use tapdex_engine::query::{Query, in_time_order};
+use tapdex_engine::query::{Answers, Query};
 use tapdex_record::replay::{Frame, Frames, Pace, Replay, Sender};
 
-use super::ask::{Answers, How, QuestionArgs};
+use super::ask::{QuestionArgs, finish, note_unseen, searched};
 use super::progress::Progress;
 use super::{Damaged, Interrupted, chain, counted, interrupt, note};
 
@@ -156,9 +156,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return Err(Interrupted.into());
     }
     if let Source::Archive(answers) = &mut source {
-        answers.note_unseen(&query);
-        answers.fail(failed);
-        answers.finish(args.question.allow)?;
+        note_unseen(answers, &query);
+        answers.add_failed(failed);
+        finish(answers, args.question.allow)?;
     }
     Ok(())
 }
@@ -203,7 +203,7 @@ impl<'a> Source<'a> {
         if !args.files.is_empty() {
             return Ok(Self::Files(&args.files));
         }
-        Ok(Self::Archive(args.question.ask(query, How::Records)?))
+        Ok(Self::Archive(args.question.records(query)?))
     }
 
     /// Hands over all packets once, as long as they are wanted, and what could not be read.
@@ -219,13 +219,13 @@ fn read_archive(
     answers: &Answers,
     target: &mut dyn Target,
 ) -> anyhow::Result<(bool, Vec<ArchiveError>)> {
-    let mut taken = Ok(true);
-    let failed = in_time_order(&answers.found(), &mut |packet| {
-        taken = target.packet(frame(&packet.record));
-        Ok(matches!(taken, Ok(true)))
-    })?;
+    let mut packets = answers.packets();
+    let mut is_wanted = true;
+    while is_wanted && let Some(packet) = searched(packets.next())? {
+        is_wanted = target.packet(frame(&packet.record))?;
+    }
     target.next_pass();
-    Ok((taken?, failed))
+    Ok((is_wanted, packets.into_failed()))
 }
 
 fn read_files(files: &[PathBuf], target: &mut dyn Target) -> anyhow::Result<bool> {

@@ -1,11 +1,16 @@
 //! `tapdex search`: the packets that match a filter, a line each.
 
+use std::collections::HashMap;
 use std::io::Write;
+use std::time::Instant;
 
 use anyhow::Context;
-use tapdex_engine::query::{Fresh, in_time_order};
+use tapdex_engine::archive::Archive;
+use tapdex_engine::query::{Answers, Fresh, Query};
 
-use super::ask::{Answers, How, QuestionArgs};
+use super::ask::{
+    QuestionArgs, finish, missing, note_left_out, note_unseen, searched, write_missing,
+};
 use super::follow::{self, Follower};
 use super::missing::json_list;
 use super::packet_line::{CSV_HEADINGS, PacketLine};
@@ -62,109 +67,132 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     let mut query = args.question.query()?;
     if args.quiet {
         query = query.with_notice(|_| {});
     }
-    let how = if args.count || args.quiet { How::Count } else { How::Records };
     if args.follow {
         follow::watch();
     }
     let archive = args.question.open()?;
-    let mut answers = Answers::ask(&archive, &query, how)?;
-    if !args.quiet {
-        answers.note_left_out(&query);
+    if args.count || args.quiet {
+        return count(args, &archive, &query, started, out);
     }
-    let (mut printed, mut bytes, mut missed) = (0, None, 0);
-    if args.quiet {
-    } else if args.count {
+    let mut shown = Shown { packets: 0, bytes: 0, stopped: false };
+    let mut answers = print(args, &archive, &query, &mut shown, out)?;
+    note_left_out(&answers, &query);
+    let mut missed = 0;
+    if args.follow && !shown.stopped {
+        let file = (String::new(), String::new());
+        let mut printer = Printer { args, out, shown: &mut shown, file };
+        printer.pause()?;
+        missed = follow::run(&archive, &query, &answers, &mut printer)?;
+        answers.look_again(&archive);
+    }
+    if args.json {
+        write_missing(&answers, out)?;
+    }
+    out.flush().context(CANNOT_WRITE)?;
+    if shown.stopped && !args.follow {
+        note(&format!("stopped after {}; more may match", counted(shown.packets, "packet")));
+    }
+    note_unseen(&answers, &query);
+    let seconds = started.elapsed().as_secs_f64();
+    summary(&answers, shown.packets, Some(shown.bytes), seconds);
+    finish(&answers, args.question.allow)?;
+    follow::finish(missed)?;
+    if shown.packets == 0 && answers.count() == 0 && args.fail_if_empty {
+        return Err(Nothing.into());
+    }
+    Ok(())
+}
+
+/// Prints how many packets match, or nothing at all.
+fn count(
+    args: &Args,
+    archive: &Archive,
+    query: &Query,
+    started: Instant,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let answers = searched(archive.search(query)?.count())?;
+    if !args.quiet {
+        note_left_out(&answers, query);
         match args.json {
             true => {
-                let (count, missing) = (answers.count(), json_list(&answers.missing()));
+                let (count, missing) = (answers.count(), json_list(&missing(&answers)));
                 writeln!(out, r#"{{"count":{count},"incomplete":{missing}}}"#)
             }
             false => writeln!(out, "{}", answers.count()),
         }
         .context(CANNOT_WRITE)?;
-        printed = answers.count();
-    } else {
-        let mut sum = 0;
-        let failed;
-        (printed, failed) = print(args, &answers, out, &mut sum)?;
-        answers.fail(failed);
-        if args.follow && args.count_max.is_none_or(|most| printed < most) {
-            let mut printer = Printer {
-                args,
-                out,
-                printed: &mut printed,
-                bytes: &mut sum,
-                file: (String::new(), String::new()),
-            };
-            printer.pause()?;
-            missed = follow::run(&archive, &query, &answers, &mut printer)?;
-            answers.look_again(&archive, &query);
-        }
-        bytes = Some(sum);
-        if args.json {
-            answers.write_missing(out)?;
-        }
+        out.flush().context(CANNOT_WRITE)?;
+        note_unseen(&answers, query);
+        summary(&answers, answers.count(), None, started.elapsed().as_secs_f64());
     }
-    out.flush().context(CANNOT_WRITE)?;
-    let all = answers.count();
-    if !args.quiet {
-        if !args.follow && args.count_max == Some(printed) && printed < all {
-            note(&format!("{printed} shown of {all} that match"));
-        }
-        answers.note_unseen(&query);
-        summary(&answers, printed, bytes, started.elapsed().as_secs_f64());
-    }
-    answers.finish(args.question.allow)?;
-    follow::finish(missed)?;
+    finish(&answers, args.question.allow)?;
     if answers.count() == 0 && (args.quiet || args.fail_if_empty) {
         return Err(Nothing.into());
     }
     Ok(())
 }
 
-/// Prints the packets; how many, and what went wrong.
+/// What was printed.
+struct Shown {
+    packets: u64,
+    bytes: u64,
+    /// The limit was reached.
+    stopped: bool,
+}
+
+impl Shown {
+    fn add(&mut self, args: &Args, wire_len: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(wire_len);
+        self.stopped = args.count_max.is_some_and(|most| self.packets >= most);
+    }
+}
+
+/// Prints the packets as they are found.
 fn print(
     args: &Args,
-    answers: &Answers,
+    archive: &Archive,
+    query: &Query,
+    shown: &mut Shown,
     out: &mut dyn Write,
-    bytes: &mut u64,
-) -> anyhow::Result<(u64, Vec<tapdex_engine::archive::ArchiveError>)> {
-    if args.csv {
+) -> anyhow::Result<Answers> {
+    let most = args.count_max.unwrap_or(u64::MAX);
+    let search = archive.search(query)?.with_limit(most);
+    let mut packets = search.packets();
+    // The path of each segment's packets, once it is needed.
+    let mut files: HashMap<usize, String> = HashMap::new();
+    let mut has_heading = !args.csv;
+    while let Some(packet) = searched(packets.next())? {
+        if follow::is_stopped() {
+            break;
+        }
+        if !std::mem::replace(&mut has_heading, true) {
+            writeln!(out, "{CSV_HEADINGS}").context(CANNOT_WRITE)?;
+        }
+        let file = match args.json || args.csv {
+            true => files.entry(packet.source).or_insert_with(|| shown_packets(packet.segment)),
+            false => "",
+        };
+        let line = PacketLine::new(file, packet.number_in_file(), packet.record);
+        writeln!(out, "{}", text_of(args, &line)).context(CANNOT_WRITE)?;
+        shown.add(args, packet.record.wire_len);
+    }
+    shown.stopped |= most == 0;
+    let answers = searched(packets.finish())?;
+    if !has_heading {
         writeln!(out, "{CSV_HEADINGS}").context(CANNOT_WRITE)?;
     }
-    let found = answers.found();
-    let files: Vec<String> = match args.json || args.csv {
-        true => found.iter().map(|(segment, _)| shown_packets(segment)).collect(),
-        false => vec![String::new(); found.len()],
-    };
-    let most = args.count_max.unwrap_or(u64::MAX);
-    let (mut printed, mut written) = (0, Ok(()));
-    if most == 0 {
-        return Ok((0, Vec::new()));
-    }
-    let failed = in_time_order(&found, &mut |packet| {
-        if follow::is_stopped() {
-            return Ok(false);
-        }
-        let before = found[packet.source].0.note().source.records_before;
-        let number = before + u64::from(packet.number) + 1;
-        let line = PacketLine::new(&files[packet.source], number, packet.record);
-        written = writeln!(out, "{}", shown(args, &line));
-        printed += 1;
-        *bytes += u64::from(packet.record.wire_len);
-        Ok(written.is_ok() && printed < most)
-    })?;
-    written.context(CANNOT_WRITE)?;
-    Ok((printed, failed))
+    Ok(answers)
 }
 
 /// A packet in the form that was asked for.
-fn shown(args: &Args, line: &PacketLine<'_>) -> String {
+fn text_of(args: &Args, line: &PacketLine<'_>) -> String {
     match (args.json, args.csv) {
         (true, _) => line.json(),
         (_, true) => line.csv(),
@@ -176,8 +204,7 @@ fn shown(args: &Args, line: &PacketLine<'_>) -> String {
 struct Printer<'a> {
     args: &'a Args,
     out: &'a mut dyn Write,
-    printed: &'a mut u64,
-    bytes: &'a mut u64,
+    shown: &'a mut Shown,
     /// The recording that the last packet was in, and its path.
     file: (String, String),
 }
@@ -189,10 +216,9 @@ impl Follower for Printer<'_> {
             self.file = (fresh.recording.name().to_owned(), path);
         }
         let line = PacketLine::new(&self.file.1, fresh.number + 1, fresh.record);
-        writeln!(self.out, "{}", shown(self.args, &line)).context(CANNOT_WRITE)?;
-        *self.printed += 1;
-        *self.bytes += u64::from(fresh.record.wire_len);
-        Ok(self.args.count_max.is_none_or(|most| *self.printed < most))
+        writeln!(self.out, "{}", text_of(self.args, &line)).context(CANNOT_WRITE)?;
+        self.shown.add(self.args, fresh.record.wire_len);
+        Ok(!self.shown.stopped)
     }
 
     fn pause(&mut self) -> anyhow::Result<()> {

@@ -2,20 +2,19 @@
 
 mod fields;
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::time::Instant;
 
 use anyhow::Context;
-use tapdex_engine::archive::ArchiveError;
 use tapdex_engine::fields::Name;
+use tapdex_engine::query::{Top, Value};
 use tapdex_report::table::{self, Align};
 
-use super::ask::{How, QuestionArgs, line, rows_of};
+use super::ask::{QuestionArgs, finish, line, note_unseen, write_missing};
 use super::index_file::json;
 use super::search::summary;
-use super::{CANNOT_WRITE, note};
-use fields::{NameParser, Value};
+use super::{CANNOT_WRITE, counted, note, shown_path};
+use fields::NameParser;
 
 /// Show the most frequent values of a field among the packets that match.
 ///
@@ -71,56 +70,39 @@ const BAR_LEN: u64 = 30;
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let started = Instant::now();
     let query = args.question.query()?;
-    let mut answers = args.question.ask(&query, How::Records)?;
-    let mut counts: HashMap<Value, u64> = HashMap::new();
-    let mut failed: Vec<ArchiveError> = Vec::new();
-    let mut read = 0;
-    for (segment, records) in answers.found() {
-        let rows = match rows_of(segment, records) {
-            Ok(rows) => rows,
-            Err(error) => {
-                failed.push(error);
-                continue;
-            }
-        };
-        match fields::count(args.field, segment, records, rows.as_deref(), &mut counts) {
-            Ok((packets, unread)) => {
-                read += packets;
-                failed.extend(unread.into_errors());
-            }
-            Err(error) => failed.push(error),
-        }
-    }
-    let values = counts.len();
-    let total: u64 = counts.values().sum();
-    let mut counts: Vec<(Value, u64)> = counts.into_iter().collect();
-    counts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    counts.truncate(args.most);
-    print(args, &counts, values, total, out)?;
-    answers.fail(failed);
+    let mut answers = args.question.records(&query)?;
+    let top = answers.top(args.field, args.most)?;
+    print(args, &top, out)?;
     if args.json {
-        answers.write_missing(out)?;
+        write_missing(&answers, out)?;
     }
     out.flush().context(CANNOT_WRITE)?;
-    answers.note_unseen(&query);
-    if read > 0 {
-        note(&format!("{read} packets were read: their segments do not know the field"));
+    note_unseen(&answers, &query);
+    if top.packets_read > 0 {
+        let packets = counted(top.packets_read, "packet");
+        note(&format!("{packets} read: their segments do not know the field"));
     }
     summary(&answers, answers.count(), None, started.elapsed().as_secs_f64());
-    answers.finish(args.question.allow)
+    finish(&answers, args.question.allow)
 }
 
-fn print(
-    args: &Args,
-    counts: &[(Value, u64)],
-    values: usize,
-    total: u64,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
+/// A value for people.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::UnnamedInterface { capture, number } => {
+            format!("{number} of {}", shown_path(capture))
+        }
+        value => value.to_string(),
+    }
+}
+
+fn print(args: &Args, top: &Top, out: &mut dyn Write) -> anyhow::Result<()> {
+    let Top { values: counts, distinct: values, total, .. } = top;
+    let (values, total) = (*values, *total);
     let share = |count: u64| count as f64 / total.max(1) as f64;
     if args.json {
         for (value, count) in counts {
-            let (text, share) = (json::string(&value.to_string()), share(*count));
+            let (text, share) = (json::string(&shown(value)), share(*count));
             line(out, format_args!(r#"{{"value":{text},"count":{count},"share":{share:.6}}}"#))?;
         }
         return Ok(());
@@ -128,7 +110,7 @@ fn print(
     if args.csv {
         line(out, format_args!("value,count,share"))?;
         for (value, count) in counts {
-            let text = value.to_string();
+            let text = shown(value);
             let text = match text.contains([',', '"', '\n']) {
                 true => format!("\"{}\"", text.replace('"', "\"\"")),
                 false => text,
@@ -150,7 +132,7 @@ fn print(
     let mut rows = Vec::new();
     for (value, count) in counts {
         let bar = usize::try_from((count * BAR_LEN).div_ceil(most)).unwrap_or(0);
-        rows.push(row(value.to_string(), *count, "#".repeat(bar)));
+        rows.push(row(shown(value), *count, "#".repeat(bar)));
     }
     if values > counts.len() {
         let shown: u64 = counts.iter().map(|(_, count)| count).sum();

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::Context;
 use tapdex_engine::archive::{Archive, ArchiveError, Compared, Segment};
+use tapdex_engine::time::TimeRange;
 
 use super::ask::{ArchiveArg, line};
 use super::missing::{self, AllowArg};
@@ -79,7 +80,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     drop(progress);
     // What is missing of all times; no packet is from these, so that nothing is indexed in memory.
-    let mut gaps = archive.survey((u64::MAX, Some(0)))?.gaps;
+    let mut gaps = archive.survey(TimeRange::NONE)?.gaps;
     // What cannot be opened was told above, unless nobody has looked at it.
     let is_told = |error: &ArchiveError| match error {
         ArchiveError::Index { .. } | ArchiveError::BadNote { .. } => true,
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         }
         _ => false,
     };
-    gaps.retain(|gap| !gap.error.as_ref().is_some_and(is_told));
+    gaps.retain(|gap| !gap.error.as_deref().is_some_and(is_told));
     for gap in &gaps {
         problems += u64::from(gap.error.is_some());
     }

@@ -13,17 +13,19 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::file_names::{capture_name, modified_ns};
 use super::note::{Covered, Loss};
-use super::recording::{Times, is_recording, recording_number};
+use super::recording::{is_recording, recording_number};
 use super::segment::Segment;
 use super::{Archive, ArchiveError};
 use crate::beneath::{Rights, read_text};
 use crate::chain;
 use crate::storage::Storage;
+use crate::time::TimeRange;
 
 const MISSING_NAME: &str = "missing.toml";
 const DAMAGED_NAME: &str = "missing.toml.damaged";
@@ -72,7 +74,7 @@ impl Cause {
 }
 
 /// Packets that the archive may lack.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Gap {
     /// Why.
     pub cause: Cause,
@@ -87,7 +89,7 @@ pub struct Gap {
     /// What happened, where, and what to do; empty if the cause says it all.
     pub what: String,
     /// What could not be opened.
-    pub error: Option<ArchiveError>,
+    pub error: Option<Arc<ArchiveError>>,
 }
 
 impl Gap {
@@ -109,7 +111,7 @@ impl Gap {
             _ => None,
         };
         let what = chain(&error);
-        Self { what, error: Some(error), ..Self::new(cause, 0, u64::MAX, packets) }
+        Self { what, error: Some(Arc::new(error)), ..Self::new(cause, 0, u64::MAX, packets) }
     }
 
     /// Packets of a segment that could not be read.
@@ -135,8 +137,8 @@ impl Gap {
     }
 
     /// Whether packets from some times may be missing.
-    pub fn touches(&self, (from, to): Times) -> bool {
-        self.to_ns >= from && to.is_none_or(|to| self.from_ns < to)
+    pub fn touches(&self, times: TimeRange) -> bool {
+        times.overlaps(self.from_ns, self.to_ns)
     }
 
     /// The time that it is about; `None` if that is not known.
@@ -168,7 +170,7 @@ impl From<(Cause, Loss)> for Gap {
 #[derive(Debug, Default)]
 pub struct Survey {
     /// The segments that could be opened, by the time of their first packet.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<Arc<Segment>>,
     /// What may be missing, from all times.
     pub gaps: Vec<Gap>,
     /// What is known of recordings beside what their segments say.

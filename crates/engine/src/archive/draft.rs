@@ -17,18 +17,20 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::builder::{Limits, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
 use super::completeness::{Behind, Gap, Loose, Survey, end_of};
 use super::file_names::{capture_name, modified_ns};
 use super::note::{Covered, Loss, Note, Source, chained};
-use super::recording::{Recording, Times, is_recording};
+use super::recording::{Recording, is_recording};
 use super::segment::{Segment, ends_sum};
 use super::{Archive, ArchiveError, CodecChoice, Order};
 use crate::beneath::Rights;
 use crate::capture::{CaptureError, CaptureReader};
 use crate::index::Index;
 use crate::storage::{Memory, Storage};
+use crate::time::TimeRange;
 
 /// Packets of a draft that a recorder makes, at most: some hundredths of a second.
 const DRAFT_RECORDS: usize = 1 << 18;
@@ -203,7 +205,7 @@ impl<'a> Drafter<'a> {
     /// front of that.
     fn has_times(
         &mut self,
-        (from, to): Times,
+        times: TimeRange,
         seen: &mut Option<Covered>,
     ) -> Result<bool, ArchiveError> {
         loop {
@@ -212,7 +214,7 @@ impl<'a> Drafter<'a> {
                     let time = record.time_ns;
                     let one = Covered { from_ns: time, to_ns: time };
                     *seen = Some(seen.map_or(one, |seen| seen.and(one)));
-                    if time >= from && to.is_none_or(|to| time < to) {
+                    if times.contains(time) {
                         return Ok(true);
                     }
                 }
@@ -276,7 +278,7 @@ impl Archive {
     pub(super) fn unindexed(
         &self,
         damaged: &[&str],
-        times: Times,
+        times: TimeRange,
         survey: &mut Survey,
     ) -> Result<(), ArchiveError> {
         use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -334,7 +336,7 @@ impl Archive {
         &self,
         recording: &Recording,
         after: Option<&Note>,
-        times: Times,
+        times: TimeRange,
     ) -> Result<Survey, ArchiveError> {
         let mut drafts = match after {
             Some(_) => Vec::new(),
@@ -345,7 +347,7 @@ impl Archive {
         let last = after.map(|note| (note.time_min, note.time_max));
         if let Some(mut rest) = Drafter::after(self, recording, after)? {
             let mut packets = None;
-            if times == (0, None) || rest.has_times(times, &mut packets)? {
+            if times == TimeRange::ALL || rest.has_times(times, &mut packets)? {
                 drafts.extend(rest.in_memory()?);
                 let last_draft = drafts.last().map(|draft| (end_of(draft), draft.note().time_max));
                 gaps.extend(rest.gap(last_draft.or(last)));
@@ -356,7 +358,8 @@ impl Archive {
             let (losses, covered) = (Loss::of(&told, 0), Covered::by(&told));
             loose.push(Loose { recording, losses, covered, packets });
         }
-        Ok(Survey { segments: drafts, loose, gaps })
+        let segments = drafts.into_iter().map(Arc::new).collect();
+        Ok(Survey { segments, loose, gaps })
     }
 }
 

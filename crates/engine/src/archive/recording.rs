@@ -19,8 +19,8 @@ use super::segment::Segment;
 use super::{Archive, ArchiveError};
 use crate::beneath::{Root, cut, open_own};
 use crate::capture::{CaptureError, CaptureReader};
-use crate::query::time::format_time;
 use crate::storage::Storage;
+use crate::time::format_time;
 
 const PREFIX: &str = "rec-";
 const ENDING: &str = ".pcapng";
@@ -137,10 +137,6 @@ pub struct Recovered {
     pub bytes_cut: u64,
 }
 
-/// The times that packets are wanted from: the first nanosecond, and the first one that is too
-/// late.
-pub type Times = (u64, Option<u64>);
-
 impl Archive {
     /// A recording that is to begin now: its number is greater than `after`, and than those of all
     /// that are there.
@@ -156,7 +152,7 @@ impl Archive {
         made.map_err(|error| ArchiveError::io("create", &folder, error))?;
         let numbers = self.recordings()?.into_iter().filter_map(|found| found.number());
         let last = numbers.max().unwrap_or(0).max(after);
-        let time = format_time((now_ns / 1_000_000_000 * 1_000_000_000).into());
+        let time = format_time(now_ns / 1_000_000_000 * 1_000_000_000);
         let time = time.split('.').next().unwrap_or_default().replace(['-', ':'], "");
         let name = format!("{PREFIX}{:010}-{time}Z{ENDING}", last.saturating_add(1));
         Ok(Recording { name, folder })

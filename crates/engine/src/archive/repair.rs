@@ -657,7 +657,7 @@ mod tests {
         };
         let is_missed = || {
             let failed = archive.segments().unwrap().1;
-            failed.iter().any(|error| matches!(error, ArchiveError::MissingPart { .. }))
+            failed.iter().any(|error| matches!(**error, ArchiveError::MissingPart { .. }))
         };
         let files = index(900);
         assert!(files.len() == 3 && !is_missed());

@@ -122,6 +122,14 @@ impl Segment {
         Some((link, layout.is_swapped(interface)))
     }
 
+    /// The file with its packets, by the name that it has when it is complete.
+    pub fn sealed_packet_path(&self) -> PathBuf {
+        match self.is_draft() {
+            true => self.note.source.absolute_path(),
+            false => self.packet_path(),
+        }
+    }
+
     /// The file that has its packets, if it is found.
     pub fn packet_path(&self) -> PathBuf {
         let folder = self.path.parent().unwrap_or(Path::new(""));

@@ -11,6 +11,7 @@ mod print;
 use std::ops::{Range, RangeInclusive};
 
 use crate::fields::{Load, Name};
+use crate::time::TimeRange;
 
 /// The language of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,17 +22,12 @@ pub enum Syntax {
     Wireshark,
 }
 
-/// A filter that was understood.
+/// A parsed filter. Only the parsers make one, so its text and its meaning always agree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
-    /// The language it was written in.
-    pub syntax: Syntax,
-    /// What it asks; `None` if every packet matches.
-    pub expr: Option<Expr>,
-    /// The first nanosecond that it allows by its time words, if it has any.
-    pub from_ns: Option<i128>,
-    /// The first nanosecond that it allows no more.
-    pub to_ns: Option<i128>,
+    pub(super) syntax: Syntax,
+    pub(super) expr: Option<Expr>,
+    pub(super) times: TimeRange,
 }
 
 /// An expression.
@@ -58,17 +54,36 @@ impl Expr {
     }
 }
 
-/// A single condition.
+/// A single condition. Only the parsers make one: its test and its text come from the same words,
+/// so they cannot disagree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Term {
-    /// Where it stands in the text.
-    pub span: Range<usize>,
-    /// What primitives before it in the text have made of the place where headers are looked for.
-    pub shift: Shift,
+    pub(crate) span: Range<usize>,
+    pub(super) shift: Shift,
+    pub(super) test: Test,
+    pub(super) text: String,
+}
+
+impl Term {
+    /// Where it stands in the text of the filter.
+    pub fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    /// Where it looks for headers: primitives before it in the text may have moved that place.
+    pub fn shift(&self) -> Shift {
+        self.shift
+    }
+
     /// What it asks.
-    pub test: Test,
+    pub fn test(&self) -> &Test {
+        &self.test
+    }
+
     /// The condition alone, in the language of the filter, with names resolved.
-    pub text: String,
+    pub fn text(&self) -> &str {
+        &self.text
+    }
 }
 
 /// Where libpcap looks for the network header: `vlan` and the like move it for all that follows.
@@ -247,16 +262,70 @@ impl Filter {
     /// A pcap filter may have times, joined to all of it with `and`: `after 3h ago and before 45m
     /// ago and port 80`. `start` is another word for `after`, and `end` for `before`. Times without
     /// a zone are local, and `3h ago` counts from `now_ns`.
-    pub fn parse(text: &str, now_ns: i128) -> Result<Self, FilterError> {
+    pub fn parse(text: &str, now_ns: u64) -> Result<Self, FilterError> {
         Self::parse_as(Syntax::of(text), text, now_ns)
     }
 
     /// Understands a filter in a language.
-    pub fn parse_as(syntax: Syntax, text: &str, now_ns: i128) -> Result<Self, FilterError> {
+    pub fn parse_as(syntax: Syntax, text: &str, now_ns: u64) -> Result<Self, FilterError> {
         match syntax {
             Syntax::Pcap => parser::parse(text, now_ns),
             Syntax::Wireshark => super::wireshark::parse(text, now_ns),
         }
+    }
+
+    /// The language it was written in.
+    pub fn syntax(&self) -> Syntax {
+        self.syntax
+    }
+
+    /// What it asks; `None` if every packet matches.
+    pub fn expr(&self) -> Option<&Expr> {
+        self.expr.as_ref()
+    }
+
+    /// What it asks, and nothing else of it.
+    pub fn into_expr(self) -> Option<Expr> {
+        self.expr
+    }
+
+    /// The times that its time words allow.
+    pub fn times(&self) -> TimeRange {
+        self.times
+    }
+
+    /// A filter that matches where both do. In pcap-filter(7), a `vlan` of the first one moves what
+    /// the second one looks for, as if both were written as one.
+    ///
+    /// Both are in the same language, or it is an error.
+    pub fn and(&self, other: &Self) -> Result<Self, FilterError> {
+        if self.syntax != other.syntax {
+            let message = "the two filters are in different languages".to_owned();
+            return Err(FilterError { message, span: 0..0 });
+        }
+        let expr = match (&self.expr, &other.expr) {
+            (Some(first), Some(second)) => {
+                let both = format!("({first}) and ({second})");
+                Self::parse_as(self.syntax, &both, 0)?.expr
+            }
+            (first, second) => first.clone().or_else(|| second.clone()),
+        };
+        Ok(Self { syntax: self.syntax, expr, times: self.times.and(other.times) })
+    }
+
+    /// A filter that also looks behind one and two VLAN tags: for a filter F, that is
+    /// `F or (vlan and F) or (vlan and vlan and F)`.
+    ///
+    /// It is an error if the filter is in Wireshark's language, which looks there anyway.
+    pub fn through_tags(&self) -> Result<Self, FilterError> {
+        let Some(expr) = &self.expr else { return Ok(self.clone()) };
+        if self.syntax != Syntax::Pcap {
+            let message = "only filters in tcpdump's language can look through VLAN tags: \
+                           Wireshark's filters do so by themselves";
+            return Err(FilterError { message: message.to_owned(), span: 0..0 });
+        }
+        let text = format!("({expr}) or (vlan and ({expr})) or (vlan and vlan and ({expr}))");
+        Ok(Self { times: self.times, ..Self::parse_as(Syntax::Pcap, &text, 0)? })
     }
 }
 

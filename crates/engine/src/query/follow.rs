@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use super::search::Query;
+use super::question::{Query, Refusal};
 use crate::archive::{Archive, ArchiveError, Recording, Segment, recording_number};
 use crate::capture::{CaptureError, CaptureReader, Layout, Record};
 use crate::packet::{Headers, LinkType};
@@ -37,7 +38,7 @@ pub struct Follow<'a> {
     last_number: Option<u64>,
     headers: Headers,
     /// Links that the filter cannot be asked of, with libpcap's words.
-    refused: BTreeMap<LinkType, String>,
+    refused: BTreeMap<LinkType, Refusal>,
     missed: Vec<ArchiveError>,
 }
 
@@ -55,7 +56,7 @@ impl<'a> Follow<'a> {
     pub fn after<'s>(
         archive: &'a Archive,
         query: &'a Query,
-        segments: impl IntoIterator<Item = &'s Segment>,
+        segments: impl IntoIterator<Item = &'s Arc<Segment>>,
     ) -> Self {
         let (mut answered, mut finished) = (BTreeMap::new(), BTreeSet::new());
         let mut last_number = None;
@@ -89,7 +90,7 @@ impl<'a> Follow<'a> {
     }
 
     /// Links that packets have come from of which the filter cannot be asked, and why.
-    pub fn refused(&self) -> &BTreeMap<LinkType, String> {
+    pub fn refused(&self) -> &BTreeMap<LinkType, Refusal> {
         &self.refused
     }
 
@@ -203,8 +204,8 @@ impl<'a> Follow<'a> {
             match self.query.scan(&record, &mut self.headers) {
                 Ok(true) => {}
                 Ok(false) => continue,
-                Err(message) => {
-                    self.refused.insert(record.link, message);
+                Err(refusal) => {
+                    self.refused.insert(record.link, refusal);
                     continue;
                 }
             }

@@ -19,9 +19,9 @@
 //! Source: the manual page wireshark-filter(4).
 
 use super::filter::{Expr, FieldTest, Filter, FilterError, Shift, Syntax, Term, Test};
-use super::time::parse_time;
 use crate::fields::{self, Ask, Kind, NAMES, Name, Shown};
 use crate::packet::Tunnel;
+use crate::time::{TimeRange, parse_time};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::{Range, RangeInclusive};
 
@@ -29,7 +29,7 @@ use std::ops::{Range, RangeInclusive};
 const NESTING_MAX: usize = 200;
 
 /// Understands a display filter.
-pub(super) fn parse(text: &str, now_ns: i128) -> Result<Filter, FilterError> {
+pub(super) fn parse(text: &str, now_ns: u64) -> Result<Filter, FilterError> {
     let mut parser = Parser {
         text,
         now_ns,
@@ -37,8 +37,7 @@ pub(super) fn parse(text: &str, now_ns: i128) -> Result<Filter, FilterError> {
         span: 0..0,
         end: 0,
         nesting: 0,
-        from_ns: None,
-        to_ns: None,
+        times: TimeRange::ALL,
     };
     parser.look(0)?;
     let expr = match parser.next {
@@ -50,8 +49,8 @@ pub(super) fn parse(text: &str, now_ns: i128) -> Result<Filter, FilterError> {
         Token::Sign(")") => return parser.error("this parenthesis was not opened"),
         _ => return parser.error("expected `and`, `or` or the end of the filter"),
     }
-    let (from_ns, to_ns) = (parser.from_ns, parser.to_ns);
-    Ok(Filter { syntax: Syntax::Wireshark, expr, from_ns, to_ns })
+    let times = parser.times;
+    Ok(Filter { syntax: Syntax::Wireshark, expr, times })
 }
 
 /// Whether a text has a word that only display filters have: a field with a dot, of a protocol that
@@ -131,13 +130,12 @@ const WORDS: [(&str, &str); 15] = [
 
 struct Parser<'t> {
     text: &'t str,
-    now_ns: i128,
+    now_ns: u64,
     next: Token<'t>,
     span: Range<usize>,
     end: usize,
     nesting: usize,
-    from_ns: Option<i128>,
-    to_ns: Option<i128>,
+    times: TimeRange,
 }
 
 impl<'t> Parser<'t> {
@@ -382,21 +380,16 @@ impl<'t> Parser<'t> {
             Err(error) => return self.error(error.to_string()),
         };
         let behind = time.saturating_add(1);
-        let (from, to) = match sign {
-            "==" | "===" => (Some(time), Some(behind)),
-            "<" => (None, Some(time)),
-            "<=" => (None, Some(behind)),
-            ">" => (Some(behind), None),
-            ">=" => (Some(time), None),
+        let (from_ns, to_ns) = match sign {
+            "==" | "===" => (time, Some(behind)),
+            "<" => (0, Some(time)),
+            "<=" => (0, Some(behind)),
+            ">" => (behind, None),
+            ">=" => (time, None),
             _ => return self.error("times go with `==`, `<`, `<=`, `>` and `>=`"),
         };
         self.step()?;
-        if let Some(from) = from {
-            self.from_ns = Some(self.from_ns.map_or(from, |own| own.max(from)));
-        }
-        if let Some(to) = to {
-            self.to_ns = Some(self.to_ns.map_or(to, |own| own.min(to)));
-        }
+        self.times = self.times.and(TimeRange { from_ns, to_ns });
         Ok(())
     }
 }

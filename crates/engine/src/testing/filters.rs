@@ -216,17 +216,17 @@ const TOKENS: &[&str] = &[
 /// The body of the fuzz target: whatever the text, it is understood or refused, and what was
 /// understood is understood again from its own text.
 pub fn fuzz_filter_parse(bytes: &[u8]) {
-    const NOW_NS: i128 = 1_700_000_000_000_000_000;
+    const NOW_NS: u64 = 1_700_000_000_000_000_000;
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     _ = Filter::parse(text, NOW_NS);
     for syntax in [Syntax::Pcap, Syntax::Wireshark] {
         match Filter::parse_as(syntax, text, NOW_NS) {
             Err(error) => check_error(text, &error),
             Ok(filter) => {
-                let Some(expr) = &filter.expr else { continue };
+                let Some(expr) = filter.expr() else { continue };
                 let shown = expr.to_string();
                 let again = match Filter::parse_as(syntax, &shown, NOW_NS) {
-                    Ok(again) => again.expr,
+                    Ok(again) => again.into_expr(),
                     Err(error) => panic!("`{text}` is shown as\n{}", error.render(&shown)),
                 };
                 let again = again.expect("an expression");

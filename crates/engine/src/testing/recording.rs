@@ -8,6 +8,7 @@ use crate::archive::{Archive, Drafter, Ingest, Input};
 use crate::capture::CaptureReader;
 use crate::query::{Query, filter::Filter};
 use crate::storage::Disk;
+use crate::time::TimeRange;
 
 /// A folder that is removed in the end.
 struct Folder(PathBuf);
@@ -34,7 +35,7 @@ impl Drop for Folder {
 
 /// How many packets a search for all finds.
 fn found(archive: &Archive) -> u64 {
-    let query = Query::new(Filter::parse("", 0).expect("no filter"), None, None);
+    let query = Query::new(Filter::parse("", 0).expect("no filter"), TimeRange::ALL);
     let (segments, _) = archive.segments().expect("a folder that can be listed");
     segments.iter().map(|segment| query.count(segment).expect("it is not damaged").count).sum()
 }

@@ -12,18 +12,19 @@ use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::filter::{Filter, Syntax};
 use tapdex_engine::query::{Answer, Query};
 use tapdex_engine::testing::filters;
+use tapdex_engine::time::TimeRange;
 use tempfile::TempDir;
 
 use crate::oracle::{Truth, Verdict};
 
 pub(crate) const ORDERS: [Order; 2] = [Order::Flow, Order::Arrival];
 pub(crate) const CODECS: [&str; 5] = ["roaring", "plwah", "masc", "hipes", "auto"];
-pub(crate) const NOW_NS: i128 = 1_700_000_000_000_000_000;
+pub(crate) const NOW_NS: u64 = 1_700_000_000_000_000_000;
 
 /// The segments of a capture, for one order and codec.
 pub(crate) struct Indexed {
     pub(crate) name: String,
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) segments: Vec<std::sync::Arc<Segment>>,
     /// They lie in here.
     _folder: TempDir,
 }
@@ -57,7 +58,8 @@ impl Indexed {
     /// The packets of the file that match, and the links for which the filter was refused.
     /// An error if the same question gets other answers when packets are only counted.
     pub(crate) fn ask(&self, query: &Query) -> Result<(Vec<u64>, BTreeSet<LinkType>), String> {
-        self.check(query, query.records_all(&self.segments))
+        let answers: Vec<_> = self.segments.par_iter().map(|s| query.records(s)).collect();
+        self.check(query, answers)
     }
 
     /// The same, one segment after the other.
@@ -85,7 +87,7 @@ impl Indexed {
             }
             let before = segment.note().source.records_before;
             found.extend(answer.records.iter().map(|&record| before + u64::from(record)));
-            refused.extend(answer.refused.iter().map(|&(link, _)| link));
+            refused.extend(answer.refused.iter().map(|refusal| refusal.link));
         }
         if !found.is_sorted_by(|a, b| a < b) {
             return Err("records are not ascending".into());
@@ -157,7 +159,7 @@ pub(crate) struct Asked {
 impl Asked {
     pub(crate) fn new(text: String) -> Self {
         let query = Filter::parse_as(Syntax::Pcap, &text, NOW_NS).ok();
-        Self { query: query.map(|filter| Query::new(filter, None, None)), text }
+        Self { query: query.map(|filter| Query::new(filter, TimeRange::ALL)), text }
     }
 }
 

@@ -7,6 +7,7 @@ use tapdex_engine::archive::Order;
 use tapdex_engine::packet::{Headers, LinkType, decode};
 use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::{Filter, Syntax};
+use tapdex_engine::time::TimeRange;
 
 use crate::compare::{Asked, NOW_NS, Tally, compare, index};
 use crate::made::{PPI, WIFI, odd_frames, pcap, traffic};
@@ -179,7 +180,7 @@ fn ten_thousand_hosts() {
     let indexed = index(&capture, Order::Flow, "auto", 1_500);
     let ask = |text: &str| {
         let filter = Filter::parse_as(Syntax::Pcap, text, NOW_NS).unwrap();
-        indexed.ask(&Query::new(filter, None, None)).unwrap().0
+        indexed.ask(&Query::new(filter, TimeRange::ALL)).unwrap().0
     };
     let mut expected = BTreeSet::new();
     for few in fours.chunks(25) {

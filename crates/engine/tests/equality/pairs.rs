@@ -15,6 +15,7 @@ use tapdex_engine::query::Query;
 use tapdex_engine::query::bpf::Program;
 use tapdex_engine::query::filter::{Filter, Syntax};
 use tapdex_engine::testing::mutate::{Format, Frame, capture_file, mutated};
+use tapdex_engine::time::TimeRange;
 
 use crate::compare::{CODECS, Indexed, NOW_NS, ORDERS, index};
 use crate::made::{PPI, PPP, WIFI, odd_frames, traffic};
@@ -138,7 +139,7 @@ impl Pair {
         }
         let verdict = self.truth.ask(text);
         let query = match Filter::parse_as(Syntax::Pcap, text, NOW_NS) {
-            Ok(filter) => Query::new(filter, None, None),
+            Ok(filter) => Query::new(filter, TimeRange::ALL),
             Err(error) => {
                 let named = error.message.contains("not looked up");
                 return match verdict {

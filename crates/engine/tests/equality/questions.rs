@@ -11,20 +11,23 @@ use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::{Filter, Syntax};
 use tapdex_engine::testing::filters::Values;
+use tapdex_engine::time::TimeRange;
 use tapdex_engine::traffic::{Profile, Traffic};
 
 use crate::compare::{Indexed, NOW_NS, Tally, index, index_all};
 use crate::made::{Times, mixed, odd_frames, pcap, pcapng, traffic};
 use crate::oracle::{Truth, Verdict};
 
+const SECOND: u64 = 1_000_000_000;
+
 /// Times of packets, a nanosecond beside them, and times before and after all.
-fn time_near(truth: &Truth, random: &mut Random) -> Option<i128> {
+fn time_near(truth: &Truth, random: &mut Random) -> Option<u64> {
     let count = u32::try_from(truth.packets.len()).unwrap();
-    let time = i128::from(truth.packets[random.below(count) as usize].time_ns);
+    let time = truth.packets[random.below(count) as usize].time_ns;
     Some(match random.below(12) {
         0 => return None,
-        1 => -5,
-        2 => i128::MAX,
+        1 => 0,
+        2 => u64::MAX,
         3 => time - 1,
         4 => time + 1,
         5 => time + 1_000_000_000,
@@ -68,19 +71,25 @@ fn time_limits() {
                 let mut filter = Filter::parse_as(Syntax::Pcap, text, NOW_NS).unwrap();
                 let [from, to] = [near(), near()];
                 // Limits in the filter hold as well as those beside it.
+                let mut own = [None, None];
                 if near().is_none() {
-                    [filter.from_ns, filter.to_ns] = [near(), near()];
+                    own = [near(), near()];
+                    for (word, time) in ["after", "before"].iter().zip(own) {
+                        let Some(ns) = time else { continue };
+                        let time = format!("{word} {}.{:09}", ns / SECOND, ns % SECOND);
+                        let time = Filter::parse_as(Syntax::Pcap, &time, NOW_NS).unwrap();
+                        filter = filter.and(&time).unwrap();
+                    }
                 }
                 let in_time = |time: u64| {
-                    let time = i128::from(time);
-                    [from, filter.from_ns].into_iter().flatten().all(|from| time >= from)
-                        && [to, filter.to_ns].into_iter().flatten().all(|to| time < to)
+                    [from, own[0]].into_iter().flatten().all(|from| time >= from)
+                        && [to, own[1]].into_iter().flatten().all(|to| time < to)
                 };
                 let numbers = (0..).zip(&truth.packets).zip(&matches);
                 let expected = numbers.filter(|((_, p), m)| **m && in_time(p.time_ns));
                 let expected: Vec<u64> = expected.map(|((number, _), _)| number).collect();
-                let limits = (from, to, filter.from_ns, filter.to_ns);
-                let query = Query::new(filter, from, to);
+                let limits = (from, to, own);
+                let query = Query::new(filter, TimeRange { from_ns: from.unwrap_or(0), to_ns: to });
                 check(&truth, &indexed, &query, Some(&expected), &tally, || {
                     format!("`{text}` {limits:?}")
                 });
@@ -274,7 +283,7 @@ fn fields_of_wireshark() {
         assert!(texts.len() > 450, "only {} filters are understood", texts.len());
         texts.par_iter().for_each(|text| {
             let filter = Filter::parse_as(Syntax::Wireshark, text, NOW_NS).unwrap();
-            let query = Query::new(filter, None, None);
+            let query = Query::new(filter, TimeRange::ALL);
             check(&truth, &indexed, &query, None, &tally, || format!("`{text}`"));
         });
     }
@@ -341,7 +350,7 @@ fn display_filters_of_tshark() {
     for text in &texts {
         let Some(expected) = tshark(&capture, text) else { return };
         let filter = Filter::parse_as(Syntax::Wireshark, text, NOW_NS).unwrap();
-        let query = Query::new(filter, None, None);
+        let query = Query::new(filter, TimeRange::ALL);
         check(&truth, &indexed, &query, Some(&expected), &tally, || text.clone());
     }
     tally.finish("tshark", texts.len() as u64, texts.len() as u64 - 1);

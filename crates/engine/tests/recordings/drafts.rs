@@ -197,7 +197,7 @@ impl Growing {
     fn used(&self) -> (usize, u64) {
         let (segments, failed) = self.archive.segments().unwrap();
         assert!(failed.is_empty(), "{failed:?}");
-        assert!(segments.iter().all(Segment::is_draft));
+        assert!(segments.iter().all(|s| s.is_draft()));
         let used = segments.iter().filter(|segment| !segment.is_in_memory());
         (used.clone().count(), used.map(|segment| segment.note().records).sum())
     }
@@ -289,8 +289,9 @@ fn answers_are_the_same_with_drafts() {
     growing.check_both(&questions, "in the end");
     // Segments without packets of a time are those in memory only.
     let late = growing.whole.written.packets[2_990].0;
-    let (segments, _) = archive.segments_from((late + 1, None)).unwrap();
-    assert!(segments.len() == drafts && !segments.iter().any(Segment::is_in_memory));
+    let (segments, _) =
+        archive.segments_from(TimeRange { from_ns: late + 1, to_ns: None }).unwrap();
+    assert!(segments.len() == drafts && !segments.iter().any(|s| s.is_in_memory()));
     // Who knows of the packets is found in each part, too.
     let (segments, _) = archive.segments().unwrap();
     for segment in &segments {
@@ -418,8 +419,8 @@ fn damage_in_a_draft_is_not_taken_for_packets() {
         left_out += usize::from(drafts == 1);
         for (question, &expected) in questions.iter().zip(&expected) {
             let (mut count, mut missing) = (0, 0);
-            for (segment, answer) in segments.iter().zip(question.count_all(&segments)) {
-                match answer {
+            for segment in &segments {
+                match question.count(segment) {
                     Ok(answer) => count += answer.count,
                     Err(ArchiveError::Index { path: damaged, .. }) if damaged == path => {
                         missing += segment.note().records;
@@ -584,7 +585,7 @@ fn repair_beside(put: impl FnOnce(&Path)) -> Growing {
     assert_eq!((report.recovered.len(), report.captures.len()), (1, 1), "{report:?}");
     assert!(growing.recording.is_sealed());
     let (segments, failed) = growing.archive.segments().unwrap();
-    assert!(failed.is_empty() && !segments.iter().any(Segment::is_draft));
+    assert!(failed.is_empty() && !segments.iter().any(|s| s.is_draft()));
     growing.check(&SOME, "repaired");
     growing
 }
@@ -677,7 +678,7 @@ fn folders_of_an_archive_may_be_links() {
 }
 
 /// Reads the packets of segments that were opened before.
-fn read(segments: &[Segment], filter: &str) -> Vec<Packet> {
+fn read(segments: &[Arc<Segment>], filter: &str) -> Vec<Packet> {
     sorted(search_in(segments, &query(filter, None, None)))
 }
 
@@ -688,7 +689,7 @@ fn what_happens_during_a_search_changes_no_answer() {
     assert!(failed.is_empty() && segments.len() == 4);
     let expected = SOME.map(|question| growing.whole.plain(growing.packets(), &question));
     let check = |what: &str| {
-        assert!(!segments.iter().any(Segment::is_gone), "{what}");
+        assert!(!segments.iter().any(|s| s.is_gone()), "{what}");
         for (question, expected) in SOME.iter().zip(&expected) {
             assert!(read(&segments, question.0) == *expected, "{what}: {question:?}");
         }
@@ -716,7 +717,7 @@ fn drafts_may_be_removed_during_a_search() {
     }
     // By somebody who removes the folder, too.
     fs::remove_dir(growing.drafts()).unwrap();
-    assert!(!segments.iter().any(Segment::is_gone));
+    assert!(!segments.iter().any(|s| s.is_gone()));
     assert!(read(&segments, SOME[3].0) == expected);
 }
 
@@ -727,7 +728,7 @@ fn a_recording_that_is_removed_is_left_out() {
     fs::remove_file(growing.recording.unfinished_path()).unwrap();
     growing.archive.remove_drafts().unwrap();
     assert_eq!(growing.names(), [""; 0]);
-    assert!(segments.iter().all(Segment::is_gone));
+    assert!(segments.iter().all(|s| s.is_gone()));
     assert!(all(&growing.archive).is_empty());
 }
 
@@ -738,7 +739,7 @@ fn a_recording_that_is_being_removed_is_left_out() {
     let (segments, _) = growing.archive.segments().unwrap();
     fs::remove_file(growing.recording.unfinished_path()).unwrap();
     assert!(all(&growing.archive).is_empty());
-    assert!(segments.iter().all(Segment::is_gone));
+    assert!(segments.iter().all(|s| s.is_gone()));
 }
 
 #[test]

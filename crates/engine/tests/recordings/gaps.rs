@@ -9,8 +9,9 @@ const SECOND: u64 = 1_000_000_000;
 
 /// What an archive lacks from some times, as a search for these would learn it.
 fn lacks(archive: &Archive, from: u64, to: Option<u64>) -> Vec<Gap> {
-    let mut gaps = archive.survey((from, to)).unwrap().gaps;
-    gaps.retain(|gap| gap.touches((from, to)));
+    let times = TimeRange { from_ns: from, to_ns: to };
+    let mut gaps = archive.survey(times).unwrap().gaps;
+    gaps.retain(|gap| gap.touches(times));
     gaps
 }
 

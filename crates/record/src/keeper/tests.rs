@@ -1,5 +1,6 @@
 use tapdex_engine::archive::{Cause, Ingest, Input};
 use tapdex_engine::capture::{Interface, blocks};
+use tapdex_engine::time::TimeRange;
 
 use super::*;
 use crate::clock::HandClock;
@@ -124,7 +125,7 @@ fn a_clock_that_is_ahead_at_the_start_removes_nothing_at_once() {
 
 /// What an archive says is missing for a reason: times, and packets.
 fn missing(archive: &Archive, cause: Cause) -> Vec<(u64, u64, Option<u64>)> {
-    let gaps = archive.survey((0, None)).unwrap().gaps;
+    let gaps = archive.survey(TimeRange::ALL).unwrap().gaps;
     let of_cause = gaps.iter().filter(|gap| gap.cause == cause);
     of_cause.map(|gap| (gap.from_ns, gap.to_ns, gap.packets)).collect()
 }

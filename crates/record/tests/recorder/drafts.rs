@@ -8,12 +8,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tapdex_engine::archive::{Archive, Ingest, Input, Recording, Segment};
+use tapdex_engine::archive::{Archive, Ingest, Input, Recording};
 use tapdex_engine::beneath::Root;
 use tapdex_engine::capture::CaptureReader;
 use tapdex_engine::query::filter::Filter;
-use tapdex_engine::query::{Follow, Query, in_time_order};
+use tapdex_engine::query::{Follow, Query};
 use tapdex_engine::testing::PlainDevice;
+use tapdex_engine::time::TimeRange;
 use tapdex_record::clock::{HandClock, Waiter};
 use tapdex_record::disk::{Disk, FileSystem, PacketFile, Space};
 use tapdex_record::recorder::Recorder;
@@ -116,22 +117,18 @@ fn is_made(name: &str) -> bool {
 
 /// The numbers of all packets, in the order of their times.
 fn found(archive: &Archive) -> Vec<u64> {
-    let query = Query::new(Filter::parse("udp port 53", 0).unwrap(), None, None);
-    let (segments, failed) = archive.segments().unwrap();
-    assert!(failed.is_empty(), "{failed:?}");
-    let answers: Vec<(&Segment, Vec<u32>)> =
-        segments.iter().map(|s| (s, query.records(s).unwrap().records)).collect();
-    let answers: Vec<(&Segment, &[u32])> =
-        answers.iter().map(|(segment, records)| (*segment, records.as_slice())).collect();
+    let query = Query::new(Filter::parse("udp port 53", 0).unwrap(), TimeRange::ALL);
+    let search = archive.search(&query).unwrap();
+    let mut packets = search.packets();
     let mut numbers = Vec::new();
-    let failed = in_time_order(&answers, &mut |found| {
+    while let Some(found) = packets.next().unwrap() {
         let data = found.record.data;
         let number = u64::from_le_bytes(data[42..50].try_into().unwrap());
         assert!(data == small(number), "packet {number} has changed");
         numbers.push(number);
-        Ok(true)
-    });
-    assert!(failed.unwrap().is_empty());
+    }
+    let gaps = packets.finish().unwrap().gaps;
+    assert!(gaps.iter().all(|gap| gap.error.is_none()), "{gaps:?}");
     numbers
 }
 
@@ -148,7 +145,7 @@ fn check_end(rig: &Rig, packets: u64) {
     assert_eq!(drafts(rig), [""; 0]);
     rig.check();
     let (segments, _) = rig.archive.segments().unwrap();
-    assert!(!segments.iter().any(Segment::is_draft));
+    assert!(!segments.iter().any(|s| s.is_draft()));
     assert_eq!(found(&rig.archive), Vec::from_iter(0..packets));
     for index in rig.archive.index_files().unwrap() {
         let bytes = fs::read(&index).unwrap();
@@ -167,7 +164,7 @@ fn much_in_one_recording_makes_drafts() {
         feed(&give, live, 0..1_000);
         assert_eq!(found(&rig.archive), Vec::from_iter(0..1_000));
         // Who follows from here on is given every packet once, drafts or not.
-        let query = Query::new(Filter::parse("", 0).unwrap(), None, None);
+        let query = Query::new(Filter::parse("", 0).unwrap(), TimeRange::ALL);
         let (segments, _) = rig.archive.segments().unwrap();
         let mut follow = Follow::after(&rig.archive, &query, &segments);
         let mut followed = Vec::new();

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tapdex_engine::archive::{Cause, Gap};
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
+use tapdex_engine::time::TimeRange;
 use tapdex_record::clock::{Clock, HandClock, Waiter};
 use tapdex_record::disk::FileSystem;
 use tapdex_record::source::{CaptureOptions, Source, SourceName};
@@ -27,7 +28,7 @@ type Given = Sender<Option<(u64, Vec<u8>)>>;
 
 impl Rig {
     fn missing(&self, cause: Cause) -> Vec<Gap> {
-        let mut gaps = self.archive.survey((0, None)).unwrap().gaps;
+        let mut gaps = self.archive.survey(TimeRange::ALL).unwrap().gaps;
         gaps.retain(|gap| gap.cause == cause);
         gaps
     }

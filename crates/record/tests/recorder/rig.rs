@@ -9,10 +9,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tapdex_engine::archive::device::SegmentDevice;
-use tapdex_engine::archive::{Archive, Cause, Segment};
+use tapdex_engine::archive::{Archive, Cause};
 use tapdex_engine::beneath::Root;
+use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::Filter;
-use tapdex_engine::query::{Query, in_time_order};
+use tapdex_engine::time::TimeRange;
 use tapdex_record::clock::{Clock, HandClock, SystemClock, Waiter};
 use tapdex_record::control::Control;
 use tapdex_record::disk::{Disk, FileSystem, PacketFile, Space};
@@ -397,7 +398,7 @@ impl Rig {
     /// What is missing is known, to the packet, and when it was.
     fn check_missing(&self) {
         let total = Status::read(&self.archive).unwrap().total;
-        let survey = self.archive.survey((0, None)).unwrap();
+        let survey = self.archive.survey(TimeRange::ALL).unwrap();
         let sum = |cause: Cause| -> u64 {
             survey
                 .gaps
@@ -422,21 +423,15 @@ impl Drop for Stops<'_> {
 
 /// The numbers of all packets of an archive, in order of their times.
 pub(crate) fn found(archive: &Archive) -> Vec<u64> {
-    let query = Query::new(Filter::parse("udp port 53", 0).unwrap(), None, None);
-    let (segments, failed) = archive.segments().unwrap();
-    assert!(failed.is_empty(), "{failed:?}");
-    let answers: Vec<(&Segment, Vec<u32>)> = segments
-        .iter()
-        .filter_map(|segment| Some((segment, query.records(segment).ok()?.records)))
-        .collect();
-    let answers: Vec<(&Segment, &[u32])> =
-        answers.iter().map(|(segment, records)| (*segment, records.as_slice())).collect();
+    let query = Query::new(Filter::parse("udp port 53", 0).unwrap(), TimeRange::ALL);
+    let search = archive.search(&query).unwrap();
+    let mut packets = search.packets();
     let mut numbers = Vec::new();
-    let failed = in_time_order(&answers, &mut |found| {
+    while let Some(found) = packets.next().unwrap() {
         numbers.push(number(found.record.data));
-        Ok(true)
-    });
-    assert!(failed.unwrap().is_empty());
+    }
+    let gaps = packets.finish().unwrap().gaps;
+    assert!(gaps.iter().all(|gap| gap.error.is_none()), "{gaps:?}");
     numbers
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tapdex_engine::query::time::format_time;
+use tapdex_engine::time::format_time;
 use tapdex_record::status::{Losses, Status};
 
 use super::super::{counted, note};
@@ -154,7 +154,7 @@ pub(super) fn summary(status: &Status, archive: &Path) -> String {
         text.push_str(&format!("; {removed} removed to make room"));
     }
     if status.last_packet_ns > 0 {
-        text.push_str(&format!("; last packet {}", format_time(status.last_packet_ns.into())));
+        text.push_str(&format!("; last packet {}", format_time(status.last_packet_ns)));
     }
     text
 }

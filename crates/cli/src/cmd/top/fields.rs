@@ -1,23 +1,10 @@
-//! Fields by the names that `top` takes, and how their values are written.
+//! Fields by the names that `top` takes.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fmt::{Display, Formatter};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use tapdex_engine::archive::{ArchiveError, Segment, UnreadPackets};
-use tapdex_engine::fields::{self, Kind, LENGTH_802_3_MAX, NAMES, Name, Shown};
-use tapdex_engine::query::count_name;
-
-use crate::cmd::shown_packets;
-
-/// A value of a field.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Value {
-    Number(Shown),
-    Text(String),
-}
+use tapdex_engine::fields::{self, NAMES, Name};
 
 /// Finds what a name stands for; shells complete the names.
 #[derive(Debug, Clone, Copy)]
@@ -52,44 +39,6 @@ impl TypedValueParser for NameParser {
 /// The names that are shown, one for each thing that can be counted.
 fn shown_names() -> impl Iterator<Item = &'static str> {
     NAMES.iter().filter_map(|name| name.top.first().copied())
-}
-
-/// Counts the values among some packets of a segment; `rows` are theirs, or `None` if these are all
-/// of them. How many packets were read for it, and those that are not what was indexed.
-pub(super) fn count(
-    name: &Name,
-    segment: &Segment,
-    records: &[u32],
-    rows: Option<&[u32]>,
-    counts: &mut HashMap<Value, u64>,
-) -> Result<(u64, UnreadPackets), ArchiveError> {
-    count_name(segment, name, records, rows, &mut |shown, count| {
-        *counts.entry(value(segment, shown)).or_default() += count;
-    })
-}
-
-fn value(segment: &Segment, Shown(kind, value): Shown) -> Value {
-    match kind {
-        Kind::EtherType if value <= LENGTH_802_3_MAX => Value::Number(Shown(kind, 0)),
-        Kind::Interface => {
-            let interfaces = &segment.note().layout.interfaces;
-            let named = usize::try_from(value).ok().and_then(|number| interfaces.get(number));
-            Value::Text(match named.filter(|interface| !interface.name.is_empty()) {
-                Some(interface) => interface.name.clone(),
-                None => format!("{value} of {}", shown_packets(segment)),
-            })
-        }
-        _ => Value::Number(Shown(kind, value)),
-    }
-}
-
-impl Display for Value {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Text(text) => f.write_str(text),
-            Self::Number(shown) => shown.fmt(f),
-        }
-    }
 }
 
 #[cfg(test)]

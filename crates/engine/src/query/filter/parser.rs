@@ -9,7 +9,7 @@ use super::lexer::{Token, token};
 use super::primitive::{self, End, Id, Kind, Made, Place, Qualifiers};
 use super::{Expr, Filter, FilterError, Shift, Syntax, Term, Test};
 use crate::query::deep::on_large_stack;
-use crate::query::time::parse_time;
+use crate::time::{TimeRange, parse_time};
 use std::ops::Range;
 
 /// Parentheses, brackets and negations within each other. libpcap has room for 10,000 of them, and
@@ -25,7 +25,7 @@ const DEPTH_MAX: usize = 500;
 const OPERATORS_MAX: usize = 2_000;
 
 /// Understands a filter.
-pub(super) fn parse(text: &str, now_ns: i128) -> Result<Filter, FilterError> {
+pub(super) fn parse(text: &str, now_ns: u64) -> Result<Filter, FilterError> {
     let signs = text.bytes().filter(|byte| b"([!".contains(byte)).count();
     if signs + text.matches("not").count() <= NESTING_SMALL {
         return parse_here(text, now_ns);
@@ -36,10 +36,10 @@ pub(super) fn parse(text: &str, now_ns: i128) -> Result<Filter, FilterError> {
     })
 }
 
-fn parse_here(text: &str, now_ns: i128) -> Result<Filter, FilterError> {
+fn parse_here(text: &str, now_ns: u64) -> Result<Filter, FilterError> {
     let mut parser = Parser::new(text, now_ns)?;
     let expr = parser.filter()?;
-    Ok(Filter { syntax: Syntax::Pcap, expr, from_ns: parser.from_ns, to_ns: parser.to_ns })
+    Ok(Filter { syntax: Syntax::Pcap, expr, times: parser.times })
 }
 
 pub(super) type Parsed<T> = Result<T, FilterError>;
@@ -104,7 +104,7 @@ enum Waiting {
 /// The text, and how far it was read.
 pub(super) struct Parser<'t> {
     pub(super) text: &'t str,
-    now_ns: i128,
+    now_ns: u64,
     /// The token that is next, and its place.
     pub(super) next: Token<'t>,
     pub(super) span: Range<usize>,
@@ -112,12 +112,11 @@ pub(super) struct Parser<'t> {
     end: usize,
     pub(super) place: Place,
     nesting: usize,
-    from_ns: Option<i128>,
-    to_ns: Option<i128>,
+    times: TimeRange,
 }
 
 impl<'t> Parser<'t> {
-    fn new(text: &'t str, now_ns: i128) -> Parsed<Self> {
+    fn new(text: &'t str, now_ns: u64) -> Parsed<Self> {
         let mut parser = Self {
             text,
             now_ns,
@@ -126,8 +125,7 @@ impl<'t> Parser<'t> {
             end: 0,
             place: Place::new(),
             nesting: 0,
-            from_ns: None,
-            to_ns: None,
+            times: TimeRange::ALL,
         };
         parser.look(0)?;
         Ok(parser)
@@ -732,12 +730,10 @@ impl<'t> Parser<'t> {
         }
         let time = parse_time(trimmed, self.now_ns, false)
             .map_err(|error| FilterError { message: error.to_string(), span: span.clone() })?;
-        match word {
-            "after" | "start" => {
-                self.from_ns = Some(self.from_ns.map_or(time, |from| from.max(time)));
-            }
-            _ => self.to_ns = Some(self.to_ns.map_or(time, |to| to.min(time))),
-        }
+        self.times = self.times.and(match word {
+            "after" | "start" => TimeRange { from_ns: time, to_ns: None },
+            _ => TimeRange { from_ns: 0, to_ns: Some(time) },
+        });
         self.end = span.end;
         self.look(at + len)?;
         Ok(Operand::Time)

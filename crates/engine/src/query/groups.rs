@@ -1,15 +1,183 @@
 //! Counting by field and by time, from the index.
 
 use std::collections::HashMap;
+use std::fmt::{Display, Formatter};
+use std::path::PathBuf;
 
 use tapdex_bitmap::Chunks;
 
 use super::fields::presence_rows;
 use super::plan::{Dialect, Planner, Set};
+use super::search::{Answers, SearchError};
 use crate::archive::{ArchiveError, Segment, UnreadPackets};
-use crate::fields::{Field, Name, Packet, Part, Shown};
+use crate::fields::{Field, Kind, LENGTH_802_3_MAX, Name, Packet, Part, Shown};
 use crate::index::MARK_RECORDS;
 use crate::packet::{Headers, decode};
+
+/// A value that packets are grouped by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Value {
+    /// A value of a field.
+    Field(Shown),
+    /// The name of an interface.
+    Interface(String),
+    /// An interface without a name.
+    UnnamedInterface {
+        /// The capture that it is in.
+        capture: PathBuf,
+        /// Its number there.
+        number: u128,
+    },
+}
+
+impl Value {
+    fn of(segment: &Segment, Shown(kind, value): Shown) -> Self {
+        match kind {
+            // They are the lengths of frames of IEEE 802.3, which have no type.
+            Kind::EtherType if value <= LENGTH_802_3_MAX => Self::Field(Shown(kind, 0)),
+            Kind::Interface => {
+                let interfaces = &segment.note().layout.interfaces;
+                let named = usize::try_from(value).ok().and_then(|number| interfaces.get(number));
+                match named.filter(|interface| !interface.name.is_empty()) {
+                    Some(interface) => Self::Interface(interface.name.clone()),
+                    None => {
+                        let capture = segment.sealed_packet_path();
+                        Self::UnnamedInterface { capture, number: value }
+                    }
+                }
+            }
+            _ => Self::Field(Shown(kind, value)),
+        }
+    }
+}
+
+impl Display for Value {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Interface(text) => f.write_str(text),
+            Self::UnnamedInterface { capture, number } => {
+                write!(f, "{number} of {}", capture.display())
+            }
+            Self::Field(shown) => shown.fmt(f),
+        }
+    }
+}
+
+/// The most frequent values of a field.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Top {
+    /// The values and how often each occurs, the most frequent first.
+    pub values: Vec<(Value, u64)>,
+    /// How many values there are; some may have been left out.
+    pub distinct: usize,
+    /// How often all of them occur.
+    pub total: u64,
+    /// Packets that were read: their segments do not know the field.
+    pub packets_read: u64,
+}
+
+/// How many packets match in each of a number of equal spans of time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OverTime {
+    /// The start of the first span.
+    pub start_ns: u64,
+    /// How long each is.
+    pub span_ns: u64,
+    /// Packets in each.
+    pub counts: Vec<u64>,
+    /// Packets that were read, since the index does not tell their times exactly enough.
+    pub packets_read: u64,
+}
+
+impl Answers {
+    /// The most frequent values of a field among the packets that [`Search::records`] has found.
+    ///
+    /// What cannot be read is left out and becomes a [`Gap`](crate::archive::Gap).
+    ///
+    /// [`Search::records`]: super::Search::records
+    pub fn top(&mut self, name: &Name, most: usize) -> Result<Top, SearchError> {
+        let mut counts: HashMap<Value, u64> = HashMap::new();
+        let packets_read = self.each_found(&mut |segment, records| {
+            let rows = rows_of(segment, records)?;
+            count_name(segment, name, records, rows.as_deref(), &mut |shown, count| {
+                *counts.entry(Value::of(segment, shown)).or_default() += count;
+            })
+        })?;
+        let (distinct, total) = (counts.len(), counts.values().sum());
+        let mut values: Vec<(Value, u64)> = counts.into_iter().collect();
+        values.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        values.truncate(most);
+        Ok(Top { values, distinct, total, packets_read })
+    }
+
+    /// How many of the packets that [`Search::records`] has found are in each of `len` spans.
+    ///
+    /// What cannot be read is left out and becomes a [`Gap`](crate::archive::Gap).
+    ///
+    /// [`Search::records`]: super::Search::records
+    pub fn over_time(
+        &mut self,
+        start_ns: u64,
+        span_ns: u64,
+        len: usize,
+    ) -> Result<OverTime, SearchError> {
+        let mut counts = vec![0; len];
+        let packets_read = self.each_found(&mut |segment, records| {
+            count_times(segment, records, start_ns, span_ns, &mut counts)
+        })?;
+        Ok(OverTime { start_ns, span_ns, counts, packets_read })
+    }
+
+    /// Counts in each segment that has packets. How many packets were read.
+    fn each_found(&mut self, count: &mut CountSegment<'_>) -> Result<u64, SearchError> {
+        let (mut read, mut unread, mut failed) = (0, UnreadPackets::default(), Vec::new());
+        for (segment, records) in self.found() {
+            if self.control.is_cancelled() {
+                return Err(SearchError::Cancelled);
+            }
+            match count(segment, records) {
+                Ok((packets, more)) => {
+                    read += packets;
+                    unread.extend(more);
+                }
+                Err(error) => failed.push(error),
+            }
+        }
+        self.add_failed(failed);
+        self.add_unread(unread);
+        Ok(read)
+    }
+}
+
+/// Counts packets of a segment. How many had to be read, and those that could not be.
+type CountSegment<'c> =
+    dyn FnMut(&Segment, &[u32]) -> Result<(u64, UnreadPackets), ArchiveError> + 'c;
+
+/// The rows of some records of a segment, ascending; `None` if these are all there are.
+pub fn rows_of(segment: &Segment, records: &[u32]) -> Result<Option<Vec<u32>>, ArchiveError> {
+    let rows = segment.index().rows() as usize;
+    if records.len() == rows {
+        return Ok(None);
+    }
+    let damaged = |source| ArchiveError::index(segment.path())(source);
+    let Some(row_map) = segment.index().row_map().map_err(damaged)? else {
+        return Ok(Some(records.to_vec()));
+    };
+    // The map leads from rows to records only.
+    let mut wanted = vec![false; rows];
+    for &record in records {
+        if let Some(wanted) = wanted.get_mut(record as usize) {
+            *wanted = true;
+        }
+    }
+    let mut found = Vec::with_capacity(records.len());
+    for (row, record) in (0..).zip(row_map.iter()) {
+        if wanted.get(record.map_err(damaged)? as usize) == Some(&true) {
+            found.push(row);
+        }
+    }
+    Ok(Some(found))
+}
 
 /// Counts the values of what a name stands for among some packets of a segment, given by their
 /// numbers; `rows` are theirs, ascending, or `None` if these are all packets.

@@ -1,6 +1,7 @@
-//! Times, as people write them.
+//! Times: what they are, how people write them, and ranges of them.
 //!
-//! A time is a number of nanoseconds since 1970-01-01T00:00:00Z, as [`i128`].
+//! Everywhere in this crate, a time is a [`u64`]: the nanoseconds since 1970-01-01T00:00:00Z. It
+//! reaches to the year 2554. An earlier time counts as the first one, a later time as the last one.
 //!
 //! | written | meaning |
 //! |---|---|
@@ -11,12 +12,12 @@
 //! | `-15m`, `3h ago` | so long before now; units `ns us ms s m h d w` |
 //!
 //! ```
-//! use tapdex_engine::query::time::{format_time, parse_time};
+//! use tapdex_engine::time::{format_time, parse_time};
 //!
 //! let time = parse_time("2012-11-03T11:05:00-07:00", 0, true)?;
 //! assert_eq!(format_time(time), "2012-11-03T18:05:00.000000000Z");
 //! assert_eq!(parse_time("90s ago", time, true)?, time - 90_000_000_000);
-//! # Ok::<(), tapdex_engine::query::time::TimeError>(())
+//! # Ok::<(), tapdex_engine::time::TimeError>(())
 //! ```
 
 use jiff::civil::DateTime;
@@ -46,6 +47,56 @@ pub enum TimeError {
     },
 }
 
+/// A range of times, half open. The default is all times.
+///
+/// ```
+/// use tapdex_engine::time::TimeRange;
+///
+/// let range = TimeRange { from_ns: 100, to_ns: Some(200) };
+/// assert!(range.contains(100) && !range.contains(200));
+/// assert!(range.overlaps(150, 900) && !range.overlaps(200, 900));
+/// assert_eq!(range.and(TimeRange { from_ns: 150, to_ns: None }).from_ns, 150);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TimeRange {
+    /// The first time in the range.
+    pub from_ns: u64,
+    /// The first time after the range; `None` if it has no end.
+    pub to_ns: Option<u64>,
+}
+
+impl TimeRange {
+    /// All times.
+    pub const ALL: Self = Self { from_ns: 0, to_ns: None };
+
+    /// No time.
+    pub const NONE: Self = Self { from_ns: u64::MAX, to_ns: Some(0) };
+
+    /// Whether a time is in the range.
+    pub fn contains(self, ns: u64) -> bool {
+        self.from_ns <= ns && self.to_ns.is_none_or(|to| ns < to)
+    }
+
+    /// Whether the range has one of the times from `first_ns` to `last_ns`.
+    pub fn overlaps(self, first_ns: u64, last_ns: u64) -> bool {
+        self.from_ns <= last_ns && self.to_ns.is_none_or(|to| first_ns < to)
+    }
+
+    /// The times that are in both ranges.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            from_ns: self.from_ns.max(other.from_ns),
+            to_ns: [self.to_ns, other.to_ns].into_iter().flatten().min(),
+        }
+    }
+
+    /// Whether no time is in the range.
+    pub fn is_empty(self) -> bool {
+        self.to_ns.is_some_and(|to| to <= self.from_ns)
+    }
+}
+
 const SECOND: i128 = 1_000_000_000;
 /// The first moment that has no date.
 const YEAR_10000: i128 = 253_402_300_800 * SECOND;
@@ -62,9 +113,13 @@ const UNITS: [(&str, i128); 8] = [
     ("w", 7 * 86_400 * SECOND),
 ];
 
-/// Understands a time, with `now_ns` as the present. Without a zone it is local, or UTC if `utc`.
-pub fn parse_time(text: &str, now_ns: i128, utc: bool) -> Result<i128, TimeError> {
-    let text = text.trim();
+/// Parses a time, with `now_ns` as the present. Without a zone it is local, or UTC if `utc`.
+pub fn parse_time(text: &str, now_ns: u64, utc: bool) -> Result<u64, TimeError> {
+    let ns = parse(text.trim(), now_ns.into(), utc)?;
+    Ok(u64::try_from(ns.max(0)).unwrap_or(u64::MAX))
+}
+
+fn parse(text: &str, now_ns: i128, utc: bool) -> Result<i128, TimeError> {
     if text == "now" {
         return Ok(now_ns);
     }
@@ -115,11 +170,9 @@ fn local_zone(text: &str) -> Result<TimeZone, TimeError> {
     }
 }
 
-/// A time as RFC 3339, in UTC, with nine digits behind the second.
-///
-/// A time outside of the years -9999 to 9999 has no such form: its seconds are given instead.
-pub fn format_time(ns: i128) -> String {
-    match Timestamp::from_nanosecond(ns) {
+/// A time as RFC 3339, in UTC, with nine digits after the second.
+pub fn format_time(ns: u64) -> String {
+    match Timestamp::from_nanosecond(ns.into()) {
         Ok(time) => {
             let civil = TimeZone::UTC.to_datetime(time);
             let (year, month, day) = (civil.year(), civil.month(), civil.day());
@@ -129,7 +182,7 @@ pub fn format_time(ns: i128) -> String {
                 "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z"
             )
         }
-        Err(_) => format!("{}.{:09}", ns.div_euclid(SECOND), ns.rem_euclid(SECOND)),
+        Err(_) => format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000),
     }
 }
 

@@ -1,0 +1,437 @@
+//! Asking one segment which of its packets match.
+//!
+//! Four steps, each of which leaves less for the next one:
+//!
+//! 1. The segment's times: is it about the times that were asked for at all?
+//! 2. Columns: which rows match for certain, and which packets have to be read?
+//! 3. Marks: which of those are from the wrong time?
+//! 4. Packets: the filter decides what is left.
+
+use std::collections::{BTreeMap, BinaryHeap};
+
+use tapdex_bitmap::Chunks;
+
+use super::control::Control;
+use super::filter::{Expr, Syntax};
+use super::plan::{Dialect, Planner, Set};
+use super::question::{Judge, Query, Refusal, Time};
+use crate::archive::{ArchiveError, Packets, Segment, UnreadPackets};
+use crate::error::IndexError;
+use crate::index::MARK_RECORDS;
+use crate::packet::{Headers, LinkType};
+
+/// Marks whose packets are read before the search looks whether it has enough.
+const MARKS_AT_ONCE: usize = 16;
+
+/// The answer of a segment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Answer {
+    /// How many packets match. If only the earliest were asked for, there may be more.
+    pub count: u64,
+    /// Which ones, by their number in order of arrival, ascending; empty if only the count was
+    /// asked for.
+    pub records: Vec<u32>,
+    /// Rows that matched by the index alone.
+    pub certain: u64,
+    /// Packets that were read to decide whether they match.
+    pub read: u64,
+    /// The segment is about other times; nothing was looked up.
+    pub pruned_by_time: bool,
+    /// No key of the filter is in the segment, or none together with another.
+    pub pruned_by_keys: bool,
+    /// Links of the segment that the filter cannot be asked of.
+    pub refused: Vec<Refusal>,
+    /// Packets that should have been read, but are not what was indexed. They are not counted.
+    pub unread: UnreadPackets,
+}
+
+/// What is wanted of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// How many packets match.
+    Count,
+    /// Which ones.
+    Records,
+    /// The earliest ones, so many of them or more.
+    Earliest(u64),
+}
+
+impl Query {
+    /// How many packets of a segment match. Packets are read only where columns do not suffice.
+    pub fn count(&self, segment: &Segment) -> Result<Answer, ArchiveError> {
+        self.ask(segment, Wanted::Count, &Control::default())
+    }
+
+    /// Which packets of a segment match.
+    pub fn records(&self, segment: &Segment) -> Result<Answer, ArchiveError> {
+        self.ask(segment, Wanted::Records, &Control::default())
+    }
+
+    /// Asks a segment. If the search is cancelled, the error is [`ArchiveError::Interrupted`].
+    pub(super) fn ask(
+        &self,
+        segment: &Segment,
+        wanted: Wanted,
+        control: &Control,
+    ) -> Result<Answer, ArchiveError> {
+        let note = segment.note();
+        let time = match note.records {
+            0 => Time::Outside,
+            _ => self.time_of(note.time_min, note.time_max),
+        };
+        if time == Time::Outside {
+            return Ok(Answer { pruned_by_time: true, ..Answer::default() });
+        }
+        let mut asking = Asking {
+            query: self,
+            segment,
+            wanted,
+            control,
+            time,
+            answer: Answer { pruned_by_keys: true, ..Answer::default() },
+            counted: 0,
+            matching: Vec::new(),
+            open: Vec::new(),
+        };
+        asking.ask_columns()?;
+        asking.ask_marks()?;
+        asking.ask_packets()?;
+        Ok(asking.finish())
+    }
+
+    /// What the marks of a segment say of its packets' times.
+    pub(super) fn mark_times(&self, segment: &Segment) -> Result<MarkTimes, IndexError> {
+        let Some(marks) = segment.index().marks()? else { return Ok(MarkTimes(Vec::new())) };
+        let times = marks.iter().map(|mark| mark.map(|m| self.time_of(m.time_min, m.time_max)));
+        Ok(MarkTimes(times.collect::<Result<_, IndexError>>()?))
+    }
+}
+
+/// Whether the packets of each mark are from the right time.
+pub(super) struct MarkTimes(Vec<Time>);
+
+impl MarkTimes {
+    /// The same for one record.
+    pub(super) fn of(&self, record: u32) -> Time {
+        self.0.get((record / MARK_RECORDS) as usize).copied().unwrap_or(Time::Edge)
+    }
+}
+
+/// A segment that is being asked.
+struct Asking<'a> {
+    query: &'a Query,
+    segment: &'a Segment,
+    wanted: Wanted,
+    control: &'a Control,
+    /// Whether all its packets are from the right time, or only some.
+    time: Time,
+    answer: Answer,
+    /// Rows that match, where nobody wants to know which.
+    counted: u64,
+    /// Records that match.
+    matching: Vec<u32>,
+    /// Records whose packets have to be read, and what decides them.
+    open: Vec<(Judge<'a>, Vec<u32>)>,
+}
+
+/// Interfaces of a segment that have the same kind of link.
+struct Link<'a> {
+    link: LinkType,
+    swapped: bool,
+    interfaces: &'a [u32],
+    /// All interfaces of the segment are among them.
+    is_only: bool,
+}
+
+impl<'a> Asking<'a> {
+    fn damaged(&self) -> impl FnOnce(IndexError) -> ArchiveError + use<'a> {
+        ArchiveError::index(self.segment.path())
+    }
+
+    /// Finds the rows that match for certain, and those whose packets have to be read.
+    fn ask_columns(&mut self) -> Result<(), ArchiveError> {
+        let links: BTreeMap<_, _> = Query::links(self.segment);
+        for (&(link, swapped), interfaces) in &links {
+            if self.control.is_cancelled() {
+                return Err(ArchiveError::Interrupted);
+            }
+            // libpcap takes what columns answer on Ethernet. On other links it is asked first, so
+            // that a filter is refused whether or not there is a packet that could match.
+            if (link != LinkType::ETHERNET || self.query.reads_packets())
+                && let Err(refusal) = self.query.judge(link, swapped)
+            {
+                self.answer.refused.push(refusal);
+                continue;
+            }
+            let link = Link { link, swapped, interfaces, is_only: links.len() == 1 };
+            let planned = self.plan(&link).map_err(self.damaged())?;
+            if let Some((sure, unsure)) = planned {
+                self.answer.pruned_by_keys = false;
+                self.take(&link, sure, unsure)?;
+            }
+        }
+        self.answer.certain = self.counted + self.matching.len() as u64;
+        Ok(())
+    }
+
+    /// The rows of a link that match for certain, and those that columns cannot decide; `None` if
+    /// no row can match.
+    fn plan(&self, link: &Link<'_>) -> Result<Option<Plan<'a>>, IndexError> {
+        let dialect = match link.link {
+            LinkType::ETHERNET => Dialect::Ethernet,
+            _ => Dialect::Network,
+        };
+        let planner = Planner { columns: self.segment.columns(), dialect };
+        let all = || match link.is_only {
+            true => Ok(Set::All),
+            false => planner.interfaces(link.interfaces),
+        };
+        let filter = self.query.filter();
+        let Some(expr) = filter.expr() else {
+            return Ok(Some((all()?, None)));
+        };
+        // libpcap's programs may look at frames that are not decoded whatever is asked: those of
+        // PPI do even for the length.
+        let decoded = link.link.name().is_some() || filter.syntax() == Syntax::Wireshark;
+        if decoded && !self.query.is_kept(link.link, link.swapped) {
+            // Nothing but the program says what it finds.
+            return Ok(Some((Set::None, Some(all()?))));
+        }
+        plan(&planner, expr, decoded, &all)
+    }
+
+    /// Takes the rows of a link that match, and those that are left open.
+    fn take(
+        &mut self,
+        link: &Link<'_>,
+        sure: Set<'a>,
+        unsure: Option<Set<'a>>,
+    ) -> Result<(), ArchiveError> {
+        if self.wanted == Wanted::Count && self.time == Time::Inside {
+            self.counted += sure.into_rows(self.segment.index().rows()).count();
+        } else {
+            self.matching.extend(records(self.segment, sure)?);
+        }
+        let Some(unsure) = unsure else { return Ok(()) };
+        let found = records(self.segment, unsure)?;
+        if !found.is_empty() {
+            match self.query.judge(link.link, link.swapped) {
+                Ok(judge) => self.open.push((judge, found)),
+                Err(refusal) => self.answer.refused.push(refusal),
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops records whose marks say that they are from the wrong time. Where a mark has both, the
+    /// packets have to be read.
+    fn ask_marks(&mut self) -> Result<(), ArchiveError> {
+        if self.time != Time::Edge {
+            return Ok(());
+        }
+        let times = self.query.mark_times(self.segment).map_err(self.damaged())?;
+        let mut edge = Vec::new();
+        self.matching.retain(|&record| {
+            let time = times.of(record);
+            edge.extend((time == Time::Edge).then_some(record));
+            time == Time::Inside
+        });
+        for (_, records) in &mut self.open {
+            records.retain(|&record| times.of(record) != Time::Outside);
+        }
+        self.open.push((Judge::All, edge));
+        Ok(())
+    }
+
+    /// Reads the packets that nothing else has decided.
+    fn ask_packets(&mut self) -> Result<(), ArchiveError> {
+        self.open.retain(|(_, records)| !records.is_empty());
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        match self.wanted {
+            Wanted::Earliest(most) => self.read_earliest(most),
+            Wanted::Count | Wanted::Records => self.read_all(),
+        }
+    }
+
+    fn read_all(&mut self) -> Result<(), ArchiveError> {
+        for (judge, records) in std::mem::take(&mut self.open) {
+            let mut packets = self.segment.packets()?;
+            self.read(&mut packets, &judge, records, &mut |_| {})?;
+        }
+        Ok(())
+    }
+
+    /// Reads in order of arrival, until the rest is from later than the matches that are wanted.
+    fn read_earliest(&mut self, most: u64) -> Result<(), ArchiveError> {
+        let open = std::mem::take(&mut self.open);
+        let certain = std::mem::take(&mut self.matching).into_iter().map(|record| (record, None));
+        let mut all: Vec<(u32, Option<usize>)> = certain.collect();
+        for (place, (_, records)) in open.iter().enumerate() {
+            all.extend(records.iter().map(|&record| (record, Some(place))));
+        }
+        all.sort_unstable();
+        let mark = |&(record, _): &(u32, Option<usize>)| record / MARK_RECORDS;
+        let marks: Vec<&[(u32, Option<usize>)]> = all.chunk_by(|a, b| mark(a) == mark(b)).collect();
+        let batches: Vec<&[&[(u32, Option<usize>)]]> = marks.chunks(MARKS_AT_ONCE).collect();
+        let times = self.segment.index().marks().map_err(self.damaged())?;
+        let times_of = |mark: u32| -> Result<(u64, u64), ArchiveError> {
+            let Some(times) = times else { return Ok((0, u64::MAX)) };
+            let mark = times.get(mark).map_err(ArchiveError::index(self.segment.path()))?;
+            Ok((mark.time_min, mark.time_max))
+        };
+        // The earliest time in each batch and in all after it.
+        let mut earliest = vec![u64::MAX; batches.len() + 1];
+        for (place, batch) in batches.iter().enumerate().rev() {
+            let mut first = earliest[place + 1];
+            for records in *batch {
+                first = first.min(times_of(mark(&records[0]))?.0);
+            }
+            earliest[place] = first;
+        }
+        let latest: Vec<u64> = marks
+            .iter()
+            .map(|records| Ok(times_of(mark(&records[0]))?.1))
+            .collect::<Result<_, ArchiveError>>()?;
+        // The matches that are the earliest so far, each by a time that it is not later than.
+        let mut found = BinaryHeap::new();
+        let keep = |found: &mut BinaryHeap<u64>, time: u64| {
+            found.push(time);
+            if found.len() as u64 > most {
+                found.pop();
+            }
+        };
+        let mut packets = self.segment.packets()?;
+        let mut latest = latest.into_iter();
+        for (batch, &rest) in batches.iter().zip(&earliest[1..]) {
+            for (records, latest) in batch.iter().zip(latest.by_ref()) {
+                for &(record, _) in records.iter().filter(|(_, open)| open.is_none()) {
+                    self.matching.push(record);
+                    keep(&mut found, latest);
+                }
+            }
+            for (place, (judge, _)) in open.iter().enumerate() {
+                let of_judge = batch.iter().flat_map(|records| records.iter());
+                let of_judge = of_judge.filter(|(_, open)| *open == Some(place));
+                let records: Vec<u32> = of_judge.map(|&(record, _)| record).collect();
+                self.read(&mut packets, judge, records, &mut |time| keep(&mut found, time))?;
+            }
+            if found.len() as u64 >= most && found.peek().is_some_and(|&last| last <= rest) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads packets and keeps those that match; `found` gets the time of each.
+    fn read(
+        &mut self,
+        packets: &mut Packets<'_>,
+        judge: &Judge<'_>,
+        records: Vec<u32>,
+        found: &mut dyn FnMut(u64),
+    ) -> Result<(), ArchiveError> {
+        let len = records.len() as u64;
+        let (query, control, matching) = (self.query, self.control, &mut self.matching);
+        let mut headers = Headers::default();
+        let unread = packets.for_each(records, &mut |number, record| {
+            let in_time = query.times().contains(record.time_ns);
+            if in_time && judge.matches(record, &mut headers) {
+                matching.push(number);
+                found(record.time_ns);
+            }
+            Ok(!control.is_cancelled())
+        })?;
+        if control.is_cancelled() {
+            return Err(ArchiveError::Interrupted);
+        }
+        self.answer.read += len;
+        self.answer.unread.extend(unread);
+        control.add_read(len);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Answer {
+        self.answer.count = self.counted + self.matching.len() as u64;
+        if self.wanted != Wanted::Count {
+            self.matching.sort_unstable();
+            self.answer.records = self.matching;
+        }
+        self.answer
+    }
+}
+
+/// The rows that match for certain, and those whose packets have to be read.
+type Plan<'a> = (Set<'a>, Option<Set<'a>>);
+
+/// Plans an expression. Where frames are not `decoded`, all packets that can match are read. `None`
+/// if no row can match.
+fn plan<'a>(
+    planner: &Planner<'a>,
+    expr: &Expr,
+    decoded: bool,
+    of_link: &dyn Fn() -> Result<Set<'a>, IndexError>,
+) -> Result<Option<Plan<'a>>, IndexError> {
+    let possible = || -> Result<Set<'a>, IndexError> {
+        Ok(Set::all_of(vec![planner.bound(expr, true)?, of_link()?]))
+    };
+    let upper = possible()?;
+    if matches!(upper, Set::None) {
+        return Ok(None);
+    }
+    let rows = planner.columns.rows();
+    match if decoded { planner.unknown(expr)? } else { Set::All } {
+        Set::None => Ok(Some((upper, None))),
+        Set::All => Ok(Some((Set::None, Some(upper)))),
+        unknown => {
+            let sure = upper.and(unknown.not(rows));
+            Ok(Some((sure, Some(possible()?.and(planner.unknown(expr)?)))))
+        }
+    }
+}
+
+/// The records of some rows, ascending.
+pub(super) fn records(segment: &Segment, set: Set<'_>) -> Result<Vec<u32>, ArchiveError> {
+    let index = segment.index();
+    let damaged = |error| ArchiveError::index(segment.path())(error);
+    let mut rows = Vec::new();
+    if matches!(set, Set::None) {
+        return Ok(rows);
+    }
+    let row_map = index.row_map().map_err(damaged)?;
+    if matches!(set, Set::All) {
+        return Ok((0..index.rows()).collect());
+    }
+    set.into_rows(index.rows()).push_ids(&mut rows);
+    let Some(row_map) = row_map else {
+        return Ok(rows);
+    };
+    let mut records = Vec::with_capacity(rows.len());
+    row_map.records(&rows, &mut records).map_err(damaged)?;
+    sort_records(&mut records, index.rows());
+    Ok(records)
+}
+
+/// Sorts records, each of which occurs once and is below `rows`.
+fn sort_records(records: &mut Vec<u32>, rows: u32) {
+    /// A bitmap of all rows is cheaper to go through than so many times fewer records to sort.
+    const SPARSE: usize = 64;
+    if records.len() < rows as usize / SPARSE {
+        records.sort_unstable();
+        return;
+    }
+    let mut bits = vec![0_u64; (rows as usize).div_ceil(64)];
+    for &record in records.iter() {
+        if let Some(word) = bits.get_mut(record as usize / 64) {
+            *word |= 1 << (record % 64);
+        }
+    }
+    records.clear();
+    for (base, mut word) in (0..).step_by(64).zip(bits) {
+        while word != 0 {
+            records.push(base + word.trailing_zeros());
+            word &= word - 1;
+        }
+    }
+}

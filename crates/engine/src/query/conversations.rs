@@ -1,0 +1,157 @@
+//! From packets to the conversations that they belong to.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::filter::{Filter, FilterError, Syntax};
+use super::question::Query;
+use super::search::{Answers, SearchError};
+use crate::archive::{ArchiveError, Gap, UnreadPackets};
+use crate::capture::Record;
+use crate::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, Fragment, Headers, decode, protocol};
+
+/// Conversations that can be asked for at most.
+pub const CONVERSATIONS_MAX: usize = 10_000;
+/// So many are asked for at a time.
+const BATCH_LEN: usize = 200;
+
+/// Two ends and what they speak; the lesser end comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Conversation {
+    wide: bool,
+    protocol: u8,
+    ports: bool,
+    ends: [(u128, u16); 2],
+}
+
+impl Conversation {
+    fn of(headers: &Headers) -> Option<Self> {
+        let (wide, addresses) = match headers.eth_type {
+            ETHERTYPE_IPV4 => (false, [headers.ip_src.into(), headers.ip_dst.into()]),
+            ETHERTYPE_IPV6 if headers.wide => (true, [headers.ip6_src, headers.ip6_dst]),
+            _ => return None,
+        };
+        let ports = [protocol::TCP, protocol::UDP, protocol::SCTP].contains(&headers.l4)
+            && headers.fragment != Fragment::Later;
+        let [a, b]: [u128; 2] = addresses;
+        let mut ends = match ports {
+            true => [(a, headers.port_src), (b, headers.port_dst)],
+            false => [(a, 0), (b, 0)],
+        };
+        ends.sort_unstable();
+        Some(Self { wide, protocol: headers.l4, ports, ends })
+    }
+
+    /// The filter that finds it, in the language that looks behind VLAN tags.
+    fn filter(&self) -> String {
+        let [a, b] = self.ends;
+        format!("{} or {}", self.one_way(a, b), self.one_way(b, a))
+    }
+
+    fn one_way(&self, src: (u128, u16), dst: (u128, u16)) -> String {
+        let address = |address: u128| match self.wide {
+            true => Ipv6Addr::from(address).to_string(),
+            false => Ipv4Addr::from(u32::try_from(address).unwrap_or(0)).to_string(),
+        };
+        let (ip, next) = if self.wide { ("ipv6", "nxt") } else { ("ip", "proto") };
+        let mut text =
+            format!("({ip}.src == {} and {ip}.dst == {}", address(src.0), address(dst.0));
+        let name = match self.protocol {
+            protocol::TCP => "tcp",
+            protocol::UDP => "udp",
+            protocol::SCTP => "sctp",
+            protocol::ICMP6 if self.wide => "icmpv6",
+            _ => "",
+        };
+        match (self.ports, name) {
+            (true, name) => text.push_str(&format!(
+                " and {name}.srcport == {} and {name}.dstport == {}",
+                src.1, dst.1
+            )),
+            (false, "icmpv6") => text.push_str(" and icmpv6"),
+            _ => text.push_str(&format!(" and {ip}.{next} == {}", self.protocol)),
+        }
+        text.push(')');
+        text
+    }
+}
+
+impl Answers {
+    /// Adds all other packets of the conversations that the packets found by [`Search::records`]
+    /// belong to, from the times of the question.
+    ///
+    /// It is an error if there are more than [`CONVERSATIONS_MAX`].
+    ///
+    /// [`Search::records`]: super::Search::records
+    pub fn add_conversations(&mut self, query: &Query) -> Result<(), SearchError> {
+        let mut unread = UnreadPackets::default();
+        let conversations = self.conversations(&mut unread)?;
+        let mut failed: Vec<Option<ArchiveError>> = self.segments.iter().map(|_| None).collect();
+        for batch in conversations.chunks(BATCH_LEN) {
+            let filter = filter_of(batch).map_err(|_| SearchError::TooManyConversations)?;
+            let query = Query::new(filter, query.times());
+            for ((segment, answer), failed) in self.segments.iter_mut().zip(&mut failed) {
+                if self.control.is_cancelled() {
+                    return Err(SearchError::Cancelled);
+                }
+                match query.records(segment) {
+                    Ok(more) => {
+                        answer.pruned_by_time &= more.pruned_by_time;
+                        answer.pruned_by_keys &= more.pruned_by_keys;
+                        answer.records.extend(more.records);
+                        unread.extend(more.unread);
+                    }
+                    Err(_) if segment.is_gone() => {}
+                    Err(error) => *failed = Some(error),
+                }
+            }
+        }
+        for ((segment, answer), failed) in self.segments.iter_mut().zip(failed) {
+            answer.records.sort_unstable();
+            answer.records.dedup();
+            answer.count = answer.records.len() as u64;
+            self.gaps.extend(failed.map(|failed| Gap::of_segment(segment, failed)));
+        }
+        self.add_unread(unread);
+        Ok(())
+    }
+
+    /// The conversations of the packets that were found.
+    fn conversations(
+        &mut self,
+        unread: &mut UnreadPackets,
+    ) -> Result<Vec<Conversation>, SearchError> {
+        let mut conversations = BTreeSet::new();
+        let mut gaps = Vec::new();
+        for (segment, records) in self.found() {
+            let mut headers = Headers::default();
+            let mut each = |_, record: &Record<'_>| {
+                decode(record.link, record.swapped, record.data, &mut headers);
+                conversations.extend(Conversation::of(&headers));
+                Ok(conversations.len() <= CONVERSATIONS_MAX && !self.control.is_cancelled())
+            };
+            let packets = segment.packets();
+            match packets.and_then(|mut p| p.for_each(records.iter().copied(), &mut each)) {
+                Ok(some) => unread.extend(some),
+                // Retention has removed it in the meantime.
+                Err(_) if segment.is_gone() => {}
+                // Its conversations are not known, those of the others are.
+                Err(error) => gaps.push(Gap::of_segment(segment, error)),
+            }
+            if self.control.is_cancelled() {
+                return Err(SearchError::Cancelled);
+            }
+            if conversations.len() > CONVERSATIONS_MAX {
+                return Err(SearchError::TooManyConversations);
+            }
+        }
+        self.gaps.extend(gaps);
+        Ok(conversations.into_iter().collect())
+    }
+}
+
+/// The filter that finds some conversations.
+fn filter_of(conversations: &[Conversation]) -> Result<Filter, FilterError> {
+    let text: Vec<String> = conversations.iter().map(Conversation::filter).collect();
+    Filter::parse_as(Syntax::Wireshark, &text.join(" or "), 0)
+}

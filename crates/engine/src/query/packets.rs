@@ -1,0 +1,582 @@
+//! Packets of several segments in order of time, as a stream.
+//!
+//! Segments overlap in time, and inside a capture clocks jump. The stream reads from the segment
+//! that could have the earliest next packet: a mark's worth of packets at a time, in order of
+//! arrival. Packets wait until nothing that is still to be read can be earlier. Up to a bound they
+//! wait in memory; beyond it only their place is kept, and they are read again.
+//!
+//! A segment is asked when the stream gets to its first packet, together with the ones after it:
+//! one segment at first, then twice as many each time. So the first packets come at once, a reader
+//! that stops early saves the rest of the work, and one that does not has all cores at work.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::answer::Wanted;
+use super::control::Control;
+use super::question::Query;
+use super::search::{Answers, Search, SearchError, ask_all};
+use crate::archive::{ArchiveError, Packets, Segment, UnreadPackets};
+use crate::capture::Record;
+use crate::index::MARK_RECORDS;
+use crate::packet::LinkType;
+
+/// Bytes of packets that wait in memory. For what comes beyond that, only the place is kept.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// Packet files that are open at a time. There may be thousands that are read in turn.
+const OPEN_MAX: usize = 32;
+
+/// Segments that are asked together, at most.
+const WAVE_MAX: usize = 64;
+
+/// A packet that matches.
+#[derive(Debug, Clone, Copy)]
+pub struct Found<'a> {
+    /// The segment that it is in.
+    pub segment: &'a Segment,
+    /// Which of the stream's segments that is, from 0.
+    pub source: usize,
+    /// Its number there, in order of arrival.
+    pub number: u32,
+    /// The packet.
+    pub record: Record<'a>,
+}
+
+impl Found<'_> {
+    /// Its number in its capture file, from 1.
+    pub fn number_in_file(&self) -> u64 {
+        self.segment.note().source.records_before + u64::from(self.number) + 1
+    }
+}
+
+/// Packets that match, in order of time. Packets of the same time come in the order of their
+/// segments, and then of their arrival.
+///
+/// Where packets of a segment cannot be read, the stream goes on with the others, and
+/// [`finish`](Self::finish) tells.
+#[derive(Debug)]
+pub struct PacketStream<'a> {
+    /// `None` if all segments have answered.
+    query: Option<&'a Query>,
+    control: Control,
+    /// How many packets are still wanted.
+    left: u64,
+    sources: Vec<Source<'a>>,
+    /// Sources that may have more packets, by the time of the earliest.
+    bounds: BinaryHeap<Reverse<(u64, usize)>>,
+    /// The first source that was not asked yet, and how many are asked next time.
+    unasked: usize,
+    wave: usize,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    waiting_bytes: usize,
+    batch: Batch,
+    /// The bytes of the packet that was handed over, if it is not in the batch.
+    current: Box<[u8]>,
+    /// Counts steps, to tell which file was not read for the longest time.
+    step: u64,
+    unread: UnreadPackets,
+    failed: Vec<ArchiveError>,
+    answers: Answers,
+}
+
+impl<'a> PacketStream<'a> {
+    /// The packets of a search. Its segments are still to be asked.
+    pub(super) fn asking(search: &'a Search<'_>) -> Self {
+        search.control.set_segments(search.segments.len());
+        let sources = search.segments.iter().map(|segment| Source::new(segment, None)).collect();
+        let left = search.limit.unwrap_or(u64::MAX);
+        Self::new(Some(search.query), Answers::new(search), left, sources)
+    }
+
+    /// The packets of segments that have answered.
+    pub(super) fn of_answers(answers: &'a Answers) -> Self {
+        let sources = answers.found().map(|(segment, records)| Source::new(segment, Some(records)));
+        let sources = sources.collect();
+        Self::new(None, answers.without_segments(), u64::MAX, sources)
+    }
+
+    fn new(
+        query: Option<&'a Query>,
+        answers: Answers,
+        left: u64,
+        sources: Vec<Source<'a>>,
+    ) -> Self {
+        let bounds = (0..).zip(&sources).filter_map(|(i, s)| Some(Reverse((s.bound()?, i))));
+        Self {
+            query,
+            control: answers.control.clone(),
+            left,
+            bounds: bounds.collect(),
+            sources,
+            unasked: 0,
+            wave: 1,
+            waiting: BinaryHeap::new(),
+            waiting_bytes: 0,
+            batch: Batch::default(),
+            current: Box::default(),
+            step: 0,
+            unread: UnreadPackets::default(),
+            failed: Vec::new(),
+            answers,
+        }
+    }
+
+    /// The next packet; `None` after the last one, or if the limit is reached.
+    #[expect(clippy::should_implement_trait, reason = "the packet is lent, not given")]
+    pub fn next(&mut self) -> Result<Option<Found<'_>>, SearchError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let Some(ready) = self.ready()? else { return Ok(None) };
+        self.left -= 1;
+        self.control.add_found();
+        let Ready { source, number, rest, bytes } = ready;
+        let data = match bytes {
+            Some(range) => &self.batch.bytes[range],
+            None => &self.current,
+        };
+        let record = Record { data, ..rest };
+        Ok(Some(Found { segment: self.sources[source].segment, source, number, record }))
+    }
+
+    /// The answers of a search, and what could not be read. If the stream was read to its end, all
+    /// segments have answered. It is an error if no link takes the filter.
+    ///
+    /// A stream of [`Answers::packets`] has no answers of its own; see
+    /// [`into_failed`](Self::into_failed).
+    pub fn finish(mut self) -> Result<Answers, SearchError> {
+        self.answers.add_failed(self.failed);
+        self.answers.add_unread(self.unread);
+        self.answers.check_refused()?;
+        Ok(self.answers)
+    }
+
+    /// What could not be read, for [`Answers::add_failed`].
+    pub fn into_failed(self) -> Vec<ArchiveError> {
+        let mut failed = self.failed;
+        failed.extend(self.unread.into_errors());
+        failed
+    }
+
+    /// Works until a packet is ready.
+    fn ready(&mut self) -> Result<Option<Ready>, SearchError> {
+        loop {
+            if self.control.is_cancelled() {
+                return Err(SearchError::Cancelled);
+            }
+            if let Some(ready) = self.batch.next() {
+                return Ok(Some(ready));
+            }
+            let bound = self.bounds.peek().map(|Reverse((time, _))| *time);
+            // What is earlier than all that is to come can go.
+            if let Some(Reverse(first)) = self.waiting.peek()
+                && bound.is_none_or(|bound| first.time_ns < bound)
+            {
+                match self.take_waiting() {
+                    Some(ready) => return Ok(Some(ready)),
+                    None => continue,
+                }
+            }
+            let Some(Reverse((_, source))) = self.bounds.pop() else {
+                // Segments without packets are asked, too: they may have to be reported.
+                match self.query.is_some() && self.unasked < self.sources.len() {
+                    true => self.ask_wave(self.sources.len() - 1)?,
+                    false => return Ok(None),
+                }
+                continue;
+            };
+            if self.sources[source].bound().is_none() {
+                continue;
+            }
+            self.step += 1;
+            if let Err(error) = self.advance(source)? {
+                self.sources[source].records = Cow::Borrowed(&[]);
+                self.blame(source, error);
+            }
+            if let Some(bound) = self.sources[source].bound() {
+                self.bounds.push(Reverse((bound, source)));
+            }
+        }
+    }
+
+    /// Does the next thing with a source: ask it, look its times up, or read a mark's packets. The
+    /// outer error ends the search, the inner one is that of the source.
+    fn advance(&mut self, i: usize) -> Result<Result<(), ArchiveError>, SearchError> {
+        if self.sources[i].is_unasked {
+            self.ask_wave(i)?;
+            return Ok(Ok(()));
+        }
+        if self.sources[i].times.is_none() {
+            // Its bound is better known after that.
+            return Ok(self.sources[i].read_times());
+        }
+        if let Err(error) = self.open(i, Use::First) {
+            return Ok(Err(error));
+        }
+        let others = self.bounds.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
+        let first = self.waiting.peek().map_or(u64::MAX, |Reverse(first)| first.time_ns);
+        let source = &mut self.sources[i];
+        let read = match source.is_before(others.min(first)) {
+            true => self.batch.fill(source, i),
+            false => read_mark(source, i, &mut self.waiting, &mut self.waiting_bytes),
+        };
+        source.close_if_done();
+        Ok(read.map(|unread| self.unread.extend(unread)))
+    }
+
+    /// Asks some segments, from one on that the stream has got to.
+    fn ask_wave(&mut self, i: usize) -> Result<(), SearchError> {
+        // Segments are sorted by their first packet, so nothing before it is left; but it may stand
+        // behind others of the same time.
+        let end = self.sources.len().min((self.unasked + self.wave).max(i + 1));
+        let asked = self.unasked..end;
+        self.unasked = end;
+        self.wave = (2 * self.wave).min(WAVE_MAX);
+        let Some(query) = self.query else { return Ok(()) };
+        let wanted = match self.left {
+            u64::MAX => Wanted::Records,
+            left => Wanted::Earliest(left),
+        };
+        let segments: Vec<Arc<Segment>> =
+            self.sources[asked.clone()].iter().map(|source| Arc::clone(source.segment)).collect();
+        let answers = ask_all(query, &segments, wanted, &self.control);
+        for (source, answer) in self.sources[asked].iter_mut().zip(answers) {
+            source.is_unasked = false;
+            let answer = answer.map(|mut answer| {
+                source.records = Cow::Owned(std::mem::take(&mut answer.records));
+                answer
+            });
+            self.answers.add(source.segment, answer)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the first packet that waits; `None` if it cannot be read again.
+    fn take_waiting(&mut self) -> Option<Ready> {
+        let Reverse(first) = self.waiting.pop()?;
+        let (source, number) = (first.source as usize, first.record);
+        if let Some(packet) = first.packet {
+            self.waiting_bytes -= packet.data.len();
+            let link = self.sources[source].segment.link(packet.interface);
+            let (link, swapped) = link.unwrap_or((LinkType(u16::MAX), false));
+            let rest = Record {
+                offset: packet.offset,
+                time_ns: first.time_ns,
+                interface: packet.interface,
+                link,
+                swapped,
+                wire_len: packet.wire_len,
+                data: &[],
+            };
+            self.current = packet.data;
+            return Some(Ready { source, number, rest, bytes: None });
+        }
+        self.step += 1;
+        match self.read_again(source, number) {
+            Ok(rest) => rest.map(|rest| Ready { source, number, rest, bytes: None }),
+            Err(error) => {
+                self.blame(source, error);
+                None
+            }
+        }
+    }
+
+    fn read_again(
+        &mut self,
+        i: usize,
+        number: u32,
+    ) -> Result<Option<Record<'static>>, ArchiveError> {
+        self.open(i, Use::Again)?;
+        let Some(packets) = &mut self.sources[i].again else { return Ok(None) };
+        let (mut rest, current) = (None, &mut self.current);
+        let unread = packets.for_each([number], &mut |_, record| {
+            *current = record.data.into();
+            rest = Some(Record { data: &[], ..*record });
+            Ok(true)
+        })?;
+        self.unread.extend(unread);
+        Ok(rest)
+    }
+
+    /// Opens a source's packets, and closes those that were not read for the longest time if too
+    /// many are open.
+    fn open(&mut self, i: usize, how: Use) -> Result<(), ArchiveError> {
+        let sources = &mut self.sources;
+        sources[i].used = self.step;
+        if sources[i].is_open(how) {
+            return Ok(());
+        }
+        while sources.iter().map(Source::open_files).sum::<usize>() >= OPEN_MAX {
+            let others = sources.iter_mut().filter(|source| source.open_files() > 0);
+            let Some(oldest) = others.min_by_key(|source| source.used) else { break };
+            (oldest.packets, oldest.again) = (None, None);
+        }
+        let segment: &'a Segment = sources[i].segment;
+        let packets = Some(segment.packets()?);
+        match how {
+            Use::First => sources[i].packets = packets,
+            Use::Again => sources[i].again = packets,
+        }
+        Ok(())
+    }
+
+    /// Keeps an error, unless retention has removed the segment: then nothing is missing.
+    fn blame(&mut self, source: usize, error: ArchiveError) {
+        if !self.sources[source].segment.is_gone() {
+            self.failed.push(error);
+        }
+    }
+}
+
+/// A packet that can be handed over.
+struct Ready {
+    source: usize,
+    number: u32,
+    /// All of it but the bytes.
+    rest: Record<'static>,
+    /// Where the bytes are in the batch; `None` if they are the current ones.
+    bytes: Option<Range<usize>>,
+}
+
+/// What a packet file is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// To read on in order of arrival.
+    First,
+    /// To read what was not kept.
+    Again,
+}
+
+/// A packet that waits.
+#[derive(Debug)]
+struct Waiting {
+    time_ns: u64,
+    source: u32,
+    record: u32,
+    /// The packet, or `None` if it is to be read again. In a box: there may be millions without.
+    packet: Option<Box<Packet>>,
+}
+
+#[derive(Debug)]
+struct Packet {
+    offset: u64,
+    interface: u32,
+    wire_len: u32,
+    data: Box<[u8]>,
+}
+
+impl Waiting {
+    fn key(&self) -> (u64, u32, u32) {
+        (self.time_ns, self.source, self.record)
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// A segment that packets are taken from.
+#[derive(Debug)]
+struct Source<'a> {
+    segment: &'a Arc<Segment>,
+    is_unasked: bool,
+    /// The records that are still to be read are those from `next` on.
+    records: Cow<'a, [u32]>,
+    next: usize,
+    /// Opened when a packet is needed, and closed when others need the room.
+    packets: Option<Packets<'a>>,
+    /// For those that were not kept.
+    again: Option<Packets<'a>>,
+    /// The step in which it was last read from.
+    used: u64,
+    /// For each mark that has one of the records, from its first on; `None` until they are needed.
+    times: Option<Vec<Times>>,
+    /// The mark that is next.
+    mark: usize,
+}
+
+/// The times of a mark.
+#[derive(Debug)]
+struct Times {
+    /// The earliest in it and in all after it.
+    earliest: u64,
+    latest: u64,
+}
+
+impl<'a> Source<'a> {
+    /// A segment and the records that it has answered, if it was asked.
+    fn new(segment: &'a Arc<Segment>, records: Option<&'a [u32]>) -> Self {
+        Self {
+            segment,
+            is_unasked: records.is_none(),
+            records: Cow::Borrowed(records.unwrap_or_default()),
+            next: 0,
+            packets: None,
+            again: None,
+            used: 0,
+            times: None,
+            mark: 0,
+        }
+    }
+
+    fn rest(&self) -> &[u32] {
+        self.records.get(self.next..).unwrap_or_default()
+    }
+
+    /// Nothing that is still to be read is earlier; `None` if nothing is.
+    fn bound(&self) -> Option<u64> {
+        let note = self.segment.note();
+        if self.is_unasked {
+            return (note.records > 0).then_some(note.time_min);
+        }
+        self.rest().first()?;
+        Some(self.times_at(self.mark).map_or(note.time_min, |times| times.earliest))
+    }
+
+    fn times_at(&self, mark: usize) -> Option<&Times> {
+        self.times.as_ref()?.get(mark)
+    }
+
+    /// Takes off the records of the mark that is next.
+    fn next_mark(&mut self) -> Vec<u32> {
+        let rest = self.rest();
+        let Some(first) = rest.first() else { return Vec::new() };
+        let mark = first / MARK_RECORDS;
+        let len = rest.iter().take_while(|&&record| record / MARK_RECORDS == mark).count();
+        let now = rest[..len].to_vec();
+        self.next += len;
+        self.mark += 1;
+        now
+    }
+
+    /// Whether all of the mark that is next comes before `others`, and before all that comes after
+    /// it here.
+    fn is_before(&self, others: u64) -> bool {
+        let Some(&Times { latest, .. }) = self.times_at(self.mark) else { return false };
+        let next = self.times_at(self.mark + 1);
+        latest < others && next.is_none_or(|next| latest <= next.earliest)
+    }
+
+    /// Closes a file that nothing more is read from: there may be thousands.
+    fn close_if_done(&mut self) {
+        if self.rest().is_empty() {
+            self.packets = None;
+        }
+    }
+
+    fn is_open(&self, how: Use) -> bool {
+        match how {
+            Use::First => self.packets.is_some(),
+            Use::Again => self.again.is_some(),
+        }
+    }
+
+    fn open_files(&self) -> usize {
+        usize::from(self.packets.is_some()) + usize::from(self.again.is_some())
+    }
+
+    /// Looks up the times of its marks.
+    fn read_times(&mut self) -> Result<(), ArchiveError> {
+        let damaged = |error| ArchiveError::index(self.segment.path())(error);
+        let mut all = Vec::new();
+        if let Some(marks) = self.segment.index().marks().map_err(damaged)? {
+            for records in self.rest().chunk_by(|a, b| a / MARK_RECORDS == b / MARK_RECORDS) {
+                let mark = marks.get(records[0] / MARK_RECORDS).map_err(damaged)?;
+                all.push(Times { earliest: mark.time_min, latest: mark.time_max });
+            }
+            let mut earliest = u64::MAX;
+            for times in all.iter_mut().rev() {
+                earliest = earliest.min(times.earliest);
+                times.earliest = earliest;
+            }
+        }
+        self.times = Some(all);
+        Ok(())
+    }
+}
+
+/// Reads the packets of one mark, which then wait.
+fn read_mark(
+    source: &mut Source<'_>,
+    i: usize,
+    waiting: &mut BinaryHeap<Reverse<Waiting>>,
+    bytes: &mut usize,
+) -> Result<UnreadPackets, ArchiveError> {
+    let now = source.next_mark();
+    let Some(packets) = &mut source.packets else {
+        return Ok(UnreadPackets::default());
+    };
+    packets.for_each(now, &mut |record, found| {
+        let is_kept = *bytes + found.data.len() <= WAITING_BYTES_MAX;
+        let packet = is_kept.then(|| {
+            Box::new(Packet {
+                offset: found.offset,
+                interface: found.interface,
+                wire_len: found.wire_len,
+                data: found.data.into(),
+            })
+        });
+        *bytes += packet.as_ref().map_or(0, |packet| packet.data.len());
+        let source = u32::try_from(i).unwrap_or(u32::MAX);
+        waiting.push(Reverse(Waiting { time_ns: found.time_ns, source, record, packet }));
+        Ok(true)
+    })
+}
+
+/// The packets of a mark that nothing else comes between, in order of time.
+#[derive(Debug, Default)]
+struct Batch {
+    source: usize,
+    bytes: Vec<u8>,
+    packets: Vec<(u32, Record<'static>, Range<usize>)>,
+    /// The packet that is next.
+    next: usize,
+}
+
+impl Batch {
+    fn fill(&mut self, source: &mut Source<'_>, i: usize) -> Result<UnreadPackets, ArchiveError> {
+        self.bytes.clear();
+        self.packets.clear();
+        (self.source, self.next) = (i, 0);
+        let now = source.next_mark();
+        let Some(packets) = &mut source.packets else {
+            return Ok(UnreadPackets::default());
+        };
+        let read = packets.for_each(now, &mut |number, record| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(record.data);
+            let rest = Record { data: &[], ..*record };
+            self.packets.push((number, rest, start..self.bytes.len()));
+            Ok(true)
+        });
+        self.packets.sort_by_key(|(number, rest, _)| (rest.time_ns, *number));
+        read
+    }
+
+    fn next(&mut self) -> Option<Ready> {
+        let (number, rest, bytes) = self.packets.get(self.next)?;
+        self.next += 1;
+        let (number, rest, bytes) = (*number, *rest, Some(bytes.clone()));
+        Some(Ready { source: self.source, number, rest, bytes })
+    }
+}
