@@ -17,6 +17,7 @@ mod columns;
 pub mod completeness;
 pub mod device;
 mod draft;
+mod error;
 mod file_names;
 mod flows;
 mod ingest;
@@ -37,8 +38,6 @@ use serde::{Deserialize, Serialize};
 use tapdex_bitmap::{ALL_CODECS, Codec};
 
 use crate::beneath::{Rights, Root, read_text};
-use crate::capture::CaptureError;
-use crate::error::IndexError;
 use crate::fields::{Field, FieldSet};
 use crate::index::RowOrder;
 use crate::storage::temporary_path;
@@ -49,6 +48,7 @@ pub(crate) use columns::OfLinks;
 pub use columns::{Column, Columns};
 pub use completeness::{Cause, Gap, Held, Survey};
 pub use draft::Drafter;
+pub use error::{ArchiveError, NoteFault, PacketsFault, SettingsFault, UnpackLimit};
 pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress};
 use kept::KeptSegments;
 pub use note::{Covered, Loss, Note, Source};
@@ -155,105 +155,6 @@ const SEGMENTS_NAME: &str = "segments";
 const PACKETS_NAME: &str = "packets";
 const DRAFTS_NAME: &str = "drafts";
 
-/// Why something could not be done with an archive.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ArchiveError {
-    /// A file or folder could not be read or written.
-    #[error("cannot {what} {}", path.display())]
-    Io {
-        /// What was to be done.
-        what: &'static str,
-        /// With what.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-    /// There is no archive. Make one by taking a capture in.
-    #[error("{} is no archive: it has no {SETTINGS_NAME}; tapdex index makes one", path.display())]
-    NoArchive {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
-    /// The settings of the archive are not understood. They are text: put them right, or have
-    /// [`Archive::mend`] write them again.
-    #[error("{}: {message}", path.display())]
-    BadSettings {
-        /// The file that has them.
-        path: PathBuf,
-        /// What is wrong.
-        message: String,
-    },
-    /// An index file is damaged, or could not be read or written.
-    #[error("{}: {source}", path.display())]
-    Index {
-        /// The index file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: IndexError,
-    },
-    /// An index file is no segment's. Index the capture again.
-    #[error("{}: not the index of a segment: {message}", path.display())]
-    BadNote {
-        /// The index file.
-        path: PathBuf,
-        /// What is wrong.
-        message: String,
-    },
-    /// Not all of a capture is indexed: it is being indexed, that was interrupted, or an index file
-    /// was removed. Index it again.
-    #[error("{} is not indexed to its end; tapdex index goes on with it", path.display())]
-    MissingPart {
-        /// The capture.
-        path: PathBuf,
-    },
-    /// The file with the packets of a segment is not there, or is not what was indexed.
-    #[error("{}: {message}", path.display())]
-    BadPackets {
-        /// The packet file.
-        path: PathBuf,
-        /// What is wrong, and what to do.
-        message: String,
-    },
-    /// Some packets of a segment are not what was indexed: the disk or a copy has changed them.
-    #[error("{0}")]
-    Unread(Unread),
-    /// A capture is damaged, or could not be read.
-    #[error("{}", path.display())]
-    Capture {
-        /// The capture.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: CaptureError,
-    },
-    /// A packed capture has more bytes than it is unpacked to. Nothing of it is kept.
-    #[error("{}: unpacked it has {limit}", path.display())]
-    Unpacked {
-        /// The capture.
-        path: PathBuf,
-        /// Which limit, and what to do.
-        limit: String,
-    },
-    /// The work was interrupted. What was done until then is whole; run it again to go on.
-    #[error("interrupted")]
-    Interrupted,
-}
-
-impl ArchiveError {
-    pub(crate) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io { what, path: path.to_owned(), source }
-    }
-
-    pub(crate) fn index(path: &Path) -> impl FnOnce(IndexError) -> Self + '_ {
-        |source| Self::Index { path: path.to_owned(), source }
-    }
-
-    pub(crate) fn capture(path: &Path) -> impl FnOnce(CaptureError) -> Self + '_ {
-        |source| Self::Capture { path: path.to_owned(), source }
-    }
-}
-
 /// A folder of captures and their indexes.
 #[derive(Debug, Clone)]
 pub struct Archive {
@@ -323,7 +224,7 @@ impl Archive {
     /// as the segments that are there were built, or else the default. Also says what was done.
     pub fn mend(folder: &Path) -> Result<(Self, Option<String>), ArchiveError> {
         let why = match Self::open(folder) {
-            Err(ArchiveError::BadSettings { message, .. }) => message,
+            Err(ArchiveError::BadSettings { fault, .. }) => fault.to_string(),
             // Without a file in it, it is any folder.
             Err(ArchiveError::NoArchive { .. }) if has_files(folder) => "it is missing".to_owned(),
             opened => return Ok((opened?, None)),
@@ -541,21 +442,19 @@ impl Archive {
             let times = parts.iter().map(|part| (part.note().time_min, part.note().time_max));
             let times = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
             // Of a copy the length that is known is that of what was copied.
-            let (message, packets, to_ns) = match path.metadata() {
+            let (fault, packets, to_ns) = match path.metadata() {
                 Err(_) if !first.path().exists() => continue, // removed by retention just now
                 Err(_) => (
-                    "the packets are not there; put the file back, or index it where it is",
+                    PacketsFault::Missing,
                     Some(parts.iter().map(|part| part.note().records).sum()),
                     times.1,
                 ),
-                Ok(data) if !source.is_copy() && data.len() != source.len => (
-                    "the file has changed since it was indexed; tapdex index takes it in again",
-                    None,
-                    u64::MAX,
-                ),
+                Ok(data) if !source.is_copy() && data.len() != source.len => {
+                    (PacketsFault::Changed, None, u64::MAX)
+                }
                 Ok(_) => continue,
             };
-            let error = ArchiveError::BadPackets { path, message: message.into() };
+            let error = ArchiveError::BadPackets { path, fault };
             gaps.push(Gap { from_ns: times.0, to_ns, packets, ..Gap::unknown(error) });
         }
         let names: BTreeSet<&str> = segments
@@ -566,15 +465,15 @@ impl Archive {
             .collect();
         for path in self.copies_without_index(&names) {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let message = match is_regular(&path) {
+            let fault = match is_regular(&path) {
                 // What it has is indexed in memory.
                 true if recording::is_recording(name) => continue,
-                true => "our copy of a stream is not indexed; tapdex repair does that".into(),
+                true => PacketsFault::NotIndexed,
                 // Retention has removed it just now.
                 false if path.symlink_metadata().is_err() => continue,
-                false => NOT_A_FILE.into(),
+                false => PacketsFault::NoFile,
             };
-            gaps.push(Gap::unknown(ArchiveError::BadPackets { path, message }));
+            gaps.push(Gap::unknown(ArchiveError::BadPackets { path, fault }));
         }
     }
 
@@ -605,11 +504,9 @@ fn has_files(folder: &Path) -> bool {
     has(SEGMENTS_NAME, ".tdx") || has(PACKETS_NAME, ".pcapng") || has(PACKETS_NAME, ".pcap")
 }
 
-/// What to do about settings that are damaged.
-const MENDED: &str = "\n  tapdex repair writes it again";
-
 /// Reads the settings of an archive.
 fn read_settings(root: &Root, path: &Path) -> Result<Settings, ArchiveError> {
+    let bad = |fault| ArchiveError::BadSettings { path: path.to_owned(), fault };
     let text = root.read(path).and_then(|file| read_text(file, SETTINGS_LEN_MAX));
     let text = match text {
         Ok(text) => text,
@@ -620,26 +517,22 @@ fn read_settings(root: &Root, path: &Path) -> Result<Settings, ArchiveError> {
         Err(error)
             if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) =>
         {
-            let message = format!("{error}{MENDED}");
-            return Err(ArchiveError::BadSettings { path: path.to_owned(), message });
+            return Err(bad(SettingsFault::NoText { what: error.to_string() }));
         }
         Err(error) => return Err(ArchiveError::io("read", path, error)),
     };
-    let bad = |message: String| ArchiveError::BadSettings { path: path.to_owned(), message };
-    let file: SettingsFile = toml::from_str(&text).map_err(|error| {
-        let lines = error.to_string().trim_end().replace('\n', "\n  ");
-        bad(format!("{lines}{MENDED}"))
-    })?;
+    let file: SettingsFile = toml::from_str(&text)
+        .map_err(|error| bad(SettingsFault::Syntax { error: error.to_string() }))?;
     if file.version != VERSION {
-        return Err(bad(format!("version {} is not known, only {VERSION} is", file.version)));
+        return Err(bad(SettingsFault::Version { found: file.version.into(), known: VERSION }));
     }
-    let codec = CodecChoice::parse(&file.codec)
-        .ok_or_else(|| bad(format!("there is no codec {:?}{MENDED}", file.codec)))?;
+    let codec = CodecChoice::parse(&file.codec);
+    let codec = codec.ok_or_else(|| bad(SettingsFault::Codec { name: file.codec.clone() }))?;
     let mut fields = FieldSet::USUAL;
     for name in &file.fields {
         let field = Field::of_name(name);
-        fields =
-            fields.with(field.ok_or_else(|| bad(format!("there is no field {name:?}{MENDED}")))?);
+        let unknown = || bad(SettingsFault::Field { name: name.clone() });
+        fields = fields.with(field.ok_or_else(unknown)?);
     }
     Ok(Settings { order: file.order, codec, sums: file.sums, fields })
 }
@@ -681,9 +574,6 @@ fn write_settings(
 fn index_name(stem: &str, part: u32) -> String {
     format!("{stem}-{part:04}.tdx")
 }
-
-/// What is said of a link, a FIFO and the like in the place of a file.
-const NOT_A_FILE: &str = "it is no regular file; remove it";
 
 /// Whether a path leads to a regular file of the archive's own.
 fn is_regular(path: &Path) -> bool {

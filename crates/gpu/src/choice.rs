@@ -176,8 +176,11 @@ mod tests {
 
     #[test]
     fn the_note_says_why() {
-        let missing = note(&DeviceError::Missing("it is not here".to_owned()));
-        assert_eq!(missing, "no CUDA device (it is not here), using the CPU");
+        let missing = note(&DeviceError::Missing(crate::device::Lack::Card));
+        assert_eq!(
+            missing,
+            "no CUDA device (the NVIDIA driver finds no card: see what nvidia-smi says), using the CPU"
+        );
         let lost = note(&DeviceError::Lost { at: "opening", why: "busy".to_owned() });
         assert_eq!(
             lost,

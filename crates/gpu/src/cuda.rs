@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
 
-use crate::device::{Address, Arg, Device, DeviceError, Facts, Launch, Sealed, Stream};
+use crate::device::{Address, Arg, Device, DeviceError, Facts, Lack, Launch, Sealed, Stream};
 use crate::sources;
 use cache::Cache;
 pub use compiler::{Compiled, compile};
@@ -35,8 +35,6 @@ use lent::Lent;
 mod cache;
 mod compiler;
 mod lent;
-
-const NO_DRIVER: &str = "the NVIDIA driver (libcuda.so.1) was not found: install it";
 
 /// The driver's functions that are used here.
 const DRIVER_CALLS: &[&str] = &[
@@ -179,22 +177,16 @@ impl CudaDevice {
     /// Sees whether kernels can be compiled and loaded: better now than in the midst of work.
     fn probe(&self) -> Result<(), DeviceError> {
         let cubin = self.cubin("probe", PROBE).map_err(|log| {
-            let (compiler, arch) = (&self.compiler, &self.arch);
-            let log = one_line(&log);
-            DeviceError::Missing(format!(
-                "NVRTC {compiler} cannot compile for this card ({arch}), install one that does: \
-                 {log}"
-            ))
+            let (compiler, arch) = (self.compiler.clone(), self.arch.clone());
+            DeviceError::Missing(Lack::Arch { compiler, arch, log: one_line(&log) })
         })?;
         match self.load(&cubin) {
             // SAFETY: the module was loaded just now, and nobody else knows it.
             Ok(module) => check(unsafe { sys::cuModuleUnload(module) }, "unloading", 0),
-            Err(DeviceError::Lost { why, .. }) => Err(DeviceError::Missing(format!(
-                "the driver, for CUDA {}, does not load what NVRTC {} compiles ({why}): install a \
-                 newer driver or an older NVRTC",
-                driver_version(),
-                self.compiler,
-            ))),
+            Err(DeviceError::Lost { why, .. }) => {
+                let (cuda, compiler) = (driver_version(), self.compiler.clone());
+                Err(DeviceError::Missing(Lack::OldDriver { cuda, compiler, why }))
+            }
             Err(error) => Err(error),
         }
     }
@@ -524,29 +516,24 @@ pub fn has_driver() -> bool {
 /// Sees to it that the driver is there, is not too old, and runs.
 fn driver_ready() -> Result<(), DeviceError> {
     if !has_driver() {
-        return Err(DeviceError::Missing(NO_DRIVER.to_owned()));
+        return Err(DeviceError::Missing(Lack::Driver));
     }
     for name in DRIVER_CALLS {
         // SAFETY: the library is there; the address is asked for, and not used.
         if unsafe { sys::culib().get::<*const c_void>(name.as_bytes()) }.is_err() {
-            return Err(DeviceError::Missing(format!(
-                "the NVIDIA driver has no {name}: install one for CUDA 12.8 or later"
-            )));
+            return Err(DeviceError::Missing(Lack::DriverCall { name }));
         }
     }
     // SAFETY: nothing else.
     match unsafe { sys::cuInit(0) } {
         CUresult::CUDA_SUCCESS => Ok(()),
         CUresult::CUDA_ERROR_NO_DEVICE => Err(no_card()),
-        failed => Err(DeviceError::Missing(format!(
-            "the NVIDIA driver does not start ({}): see what nvidia-smi says",
-            words(failed)
-        ))),
+        failed => Err(DeviceError::Missing(Lack::DriverStart { why: words(failed) })),
     }
 }
 
 fn no_card() -> DeviceError {
-    DeviceError::Missing("the NVIDIA driver finds no card: see what nvidia-smi says".to_owned())
+    DeviceError::Missing(Lack::Card)
 }
 
 fn device_of(number: usize) -> Result<sys::CUdevice, DeviceError> {
@@ -565,10 +552,7 @@ fn device_of(number: usize) -> Result<sys::CUdevice, DeviceError> {
 }
 
 fn no_such_device(number: usize, count: c_int) -> DeviceError {
-    DeviceError::Missing(match count {
-        1 => format!("there is no device {number}: there is one only, and its number is 0"),
-        _ => format!("there is no device {number}: there are {count}, numbered from 0"),
-    })
+    DeviceError::Missing(Lack::Number { number, count })
 }
 
 fn facts_of(device: sys::CUdevice) -> Result<Facts, DeviceError> {
@@ -692,7 +676,8 @@ mod tests {
     fn a_device_opens_or_says_what_is_missing() {
         match CudaDevice::open(0) {
             Ok(device) => assert!(device.facts().memory_free > 0 && device.facts().processors > 0),
-            Err(DeviceError::Missing(why)) => {
+            Err(DeviceError::Missing(lack)) => {
+                let why = lack.to_string();
                 assert!(why.contains("install") || why.contains("nvidia-smi"), "{why}");
             }
             Err(error) => panic!("{error}"),

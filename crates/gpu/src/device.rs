@@ -154,13 +154,105 @@ pub(crate) fn record(device: &Arc<dyn Device>, stream: Stream) -> Result<Event, 
     Ok(Event { handle: device.record(stream)?, device: Arc::clone(device) })
 }
 
+/// What is missing to use a device.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Lack {
+    /// There is no driver.
+    #[error("the NVIDIA driver (libcuda.so.1) was not found: install it")]
+    Driver,
+    /// The driver is too old.
+    #[error("the NVIDIA driver has no {name}: install one for CUDA 12.8 or later")]
+    DriverCall {
+        /// The function that it lacks.
+        name: &'static str,
+    },
+    /// The driver does not start.
+    #[error("the NVIDIA driver does not start ({why}): see what nvidia-smi says")]
+    DriverStart {
+        /// What it says.
+        why: String,
+    },
+    /// The driver finds no card.
+    #[error("the NVIDIA driver finds no card: see what nvidia-smi says")]
+    Card,
+    /// There is no card of this number.
+    #[error("there is no device {number}: {}", counted(*count))]
+    Number {
+        /// The number that was asked for.
+        number: usize,
+        /// How many cards there are.
+        count: i32,
+    },
+    /// There is no compiler for kernels.
+    #[error(
+        "NVIDIA's compiler library (libnvrtc.so.13) was not found: install the CUDA 13 toolkit, or \
+         the Python wheel nvidia-cuda-nvrtc, and put the folder with the library into \
+         LD_LIBRARY_PATH"
+    )]
+    Compiler,
+    /// The compiler is too old.
+    #[error("libnvrtc has no {name}: install the one of CUDA 12 or later")]
+    CompilerCall {
+        /// The function that it lacks.
+        name: &'static str,
+    },
+    /// The compiler does not start.
+    #[error("libnvrtc does not start ({why}): install it anew")]
+    CompilerStart {
+        /// What it says.
+        why: String,
+    },
+    /// The compiler does not know the card.
+    #[error("NVRTC {compiler} cannot compile for this card ({arch}), install one that does: {log}")]
+    Arch {
+        /// Its version.
+        compiler: String,
+        /// What the card is called there.
+        arch: String,
+        /// What it says.
+        log: String,
+    },
+    /// The driver is too old for the compiler.
+    #[error(
+        "the driver, for CUDA {cuda}, does not load what NVRTC {compiler} compiles ({why}): \
+         install a newer driver or an older NVRTC"
+    )]
+    OldDriver {
+        /// The version that the driver is for.
+        cuda: String,
+        /// The compiler's version.
+        compiler: String,
+        /// What the driver says.
+        why: String,
+    },
+    /// There is no compiler for kernels that run on the host.
+    #[error(
+        "kernels run on the host need a C++ compiler, and `{command} --version` {why}: install \
+         one, or name it with CXX"
+    )]
+    HostCompiler {
+        /// How it was called.
+        command: String,
+        /// What came of that.
+        why: String,
+    },
+}
+
+fn counted(devices: i32) -> String {
+    match devices {
+        1 => "there is one only, and its number is 0".to_owned(),
+        _ => format!("there are {devices}, numbered from 0"),
+    }
+}
+
 /// Why a device did not do what it was asked for.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// There is no device, or what is needed to use it is missing.
     #[error("no CUDA device: {0}")]
-    Missing(String),
+    Missing(Lack),
     /// The device has no room for more.
     #[error("the device has no {bytes} bytes left")]
     OutOfMemory {

@@ -176,15 +176,14 @@ impl SegmentIndexer {
     /// Takes down a failure, after which nothing is in flight.
     fn failed(&mut self, error: DeviceError) -> SegmentFailed {
         self.release();
-        let text = error.to_string();
         if !matches!(error, DeviceError::OutOfMemory { .. }) {
-            self.lost = Some(error);
+            self.lost = Some(error.clone());
         }
-        SegmentFailed::Device(text)
+        SegmentFailed::Device(error.into())
     }
 
     fn alive(&self) -> Result<(), SegmentFailed> {
-        self.lost.as_ref().map_or(Ok(()), |error| Err(SegmentFailed::Device(error.to_string())))
+        self.lost.clone().map_or(Ok(()), |error| Err(SegmentFailed::Device(error.into())))
     }
 
     fn launch(
@@ -550,9 +549,27 @@ fn numbers(buffer: &HostBuffer, len: usize) -> Vec<u32> {
     longs.iter().take(len).map(|&long| u32::from_le_bytes(long)).collect()
 }
 
-/// What cannot be sorted, in words.
-fn refuse(why: impl Into<String>) -> SegmentFailed {
-    SegmentFailed::Device(why.into())
+/// What cannot be sorted or built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum BadSegment {
+    #[error("flows or records that lack something")]
+    Lacking,
+    #[error("{rows} records: a segment has at most {ROWS_MAX}")]
+    TooManyRows { rows: usize },
+    #[error("{flows} flows cannot have {rows} records")]
+    Flows { flows: usize, rows: usize },
+    #[error("flows without records, or records without a flow")]
+    Unequal,
+    #[error("no segment is sorted")]
+    NotSorted,
+    #[error("records have no list {list}")]
+    NoList { list: usize },
+    #[error("a key has no bit {shift} in word {word}")]
+    NoBit { word: usize, shift: u32 },
+}
+
+fn refuse(why: impl std::error::Error + Send + Sync + 'static) -> SegmentFailed {
+    SegmentFailed::Device(Box::new(why))
 }
 
 fn check_keys(keys: &SegmentKeys<'_>) -> Result<(), SegmentFailed> {
@@ -560,13 +577,13 @@ fn check_keys(keys: &SegmentKeys<'_>) -> Result<(), SegmentFailed> {
     if keys.words.iter().any(|word| word.len() != flows)
         || keys.own.iter().any(|own| own.rows() != 0 && own.rows() != rows)
     {
-        return Err(refuse("flows or records that lack something"));
+        return Err(refuse(BadSegment::Lacking));
     }
     if rows > ROWS_MAX {
-        return Err(refuse(format!("{rows} records: a segment has at most {ROWS_MAX}")));
+        return Err(refuse(BadSegment::TooManyRows { rows }));
     }
     if flows > rows || (flows == 0) != (rows == 0) {
-        return Err(refuse(format!("{flows} flows cannot have {rows} records")));
+        return Err(refuse(BadSegment::Flows { flows, rows }));
     }
     Ok(())
 }
@@ -575,14 +592,14 @@ fn check_column(column: &SegmentColumn<'_>, segment: &Segment) -> Result<(), Seg
     let rows = segment.rows;
     match *column {
         SegmentColumn::Own(list) if segment.own.get(list).is_none_or(|own| own.is_empty) => {
-            Err(refuse(format!("records have no list {list}")))
+            Err(refuse(BadSegment::NoList { list }))
         }
         SegmentColumn::Key { word, shift, .. } if word >= KEY_WORDS || shift >= u64::BITS => {
-            Err(refuse(format!("a key has no bit {shift} in word {word}")))
+            Err(refuse(BadSegment::NoBit { word, shift }))
         }
         SegmentColumn::Runs(digits, starts) => {
             let rows = u32::try_from(rows).unwrap_or(u32::MAX);
-            check_runs(digits, starts, rows).map_err(|error| refuse(error.to_string()))
+            check_runs(digits, starts, rows).map_err(refuse)
         }
         _ => Ok(()),
     }
@@ -621,7 +638,7 @@ impl SegmentDevice for SegmentIndexer {
         };
         let sorted = sorted.map_err(|error| self.failed(error))?;
         if numbers(&self.host.small, SMALL_LEN).last() != Some(&0) {
-            return Err(refuse("flows without records, or records without a flow"));
+            return Err(refuse(BadSegment::Unequal));
         }
         let order = SegmentOrder {
             flows: numbers(&self.host.flows, sorted.flows),
@@ -638,7 +655,7 @@ impl SegmentDevice for SegmentIndexer {
         done: &mut dyn FnMut(&ColumnIndex) -> Result<(), IndexError>,
     ) -> Result<(), SegmentFailed> {
         self.alive()?;
-        let segment = self.segment.clone().ok_or_else(|| refuse("no segment is sorted"))?;
+        let segment = self.segment.clone().ok_or_else(|| refuse(BadSegment::NotSorted))?;
         if segment.rows == 0 {
             return build_empty(columns, done);
         }

@@ -301,7 +301,7 @@ fn who_takes_the_columns_may_fail() {
 }
 
 fn is_device_failure<T>(result: Result<T, SegmentFailed>) -> bool {
-    matches!(result, Err(SegmentFailed::Device(why)) if !why.is_empty())
+    matches!(result, Err(SegmentFailed::Device(why)) if !why.to_string().is_empty())
 }
 
 #[test]

@@ -21,7 +21,7 @@ use super::file_names::{capture_name, modified_ns};
 use super::note::{Covered, Loss};
 use super::recording::{is_recording, recording_number};
 use super::segment::Segment;
-use super::{Archive, ArchiveError};
+use super::{Archive, ArchiveError, SettingsFault};
 use crate::beneath::{Rights, read_text};
 use crate::chain;
 use crate::storage::Storage;
@@ -535,16 +535,15 @@ impl Archive {
                 return Err(ArchiveError::io("read", &path, error));
             }
         };
-        let bad = |message: String| ArchiveError::BadSettings { path: path.clone(), message };
-        let advice = "it tells what is missing of the archive; remove it to go on without";
+        let bad = |fault| ArchiveError::BadMissing { path: path.clone(), fault };
         let version = text.parse::<toml::Table>().ok();
         let version = version.and_then(|table| table.get("version")?.as_integer());
         if let Some(found) = version.filter(|&version| version > VERSION.into()) {
-            return Err(bad(format!("version {found} is not known, only {VERSION} is; {advice}")));
+            return Err(bad(SettingsFault::Version { found, known: VERSION }));
         }
         toml::from_str(&text).map_err(|error| {
             *is_damaged = true;
-            bad(format!("{}; {advice}", error.message()))
+            bad(SettingsFault::Syntax { error: error.message().to_owned() })
         })
     }
 

@@ -69,9 +69,12 @@ pub enum SegmentColumn<'a> {
 /// Why a device did not index a segment.
 #[derive(Debug, thiserror::Error)]
 pub enum SegmentFailed {
-    /// The device failed; in words.
+    /// The device failed.
     #[error("{0}")]
-    Device(String),
+    Device(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// What the device returned is not in order.
+    #[error("what the device sorted is not in order")]
+    Disorder,
     /// The index could not be written.
     #[error(transparent)]
     Index(#[from] IndexError),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::error::NoteFault;
 use crate::capture::Layout;
 use crate::capture::blocks::Statistics;
 use crate::fields::{Field, FieldSet};
@@ -321,11 +322,12 @@ impl Note {
     }
 
     /// Reads a note; the error says what is wrong with it.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
-        let note: Self = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, NoteFault> {
+        let text = std::str::from_utf8(bytes)?;
+        let note: Self = toml::from_str(text)
+            .map_err(|error| NoteFault::Syntax { error: error.message().to_owned() })?;
         if note.version > VERSION_LONG {
-            return Err(format!("its version is {}, and {VERSION_LONG} is known", note.version));
+            return Err(NoteFault::Version { found: note.version, known: VERSION_LONG });
         }
         let layout = &note.layout;
         let interfaces = layout.interfaces.len() as u64;
@@ -333,10 +335,10 @@ impl Note {
             || layout.sections.iter().any(|s| u64::from(s.first_interface) > interfaces)
             || !layout.sections.is_sorted_by_key(|section| section.offset)
         {
-            return Err("its sections do not fit its interfaces".into());
+            return Err(NoteFault::Sections);
         }
         if note.time_min > note.time_max {
-            return Err("its first packet is later than its last".into());
+            return Err(NoteFault::Times);
         }
         Ok(note)
     }

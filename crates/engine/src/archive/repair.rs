@@ -193,7 +193,7 @@ impl<'a> Repair<'a> {
         for copy in self.archive.copies_without_index(&names) {
             let name = copy.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if !is_regular(&copy) {
-                report.left.push((copy, super::NOT_A_FILE.into()));
+                report.left.push((copy, super::PacketsFault::NoFile.to_string()));
                 continue;
             }
             let what = if is_recording(name) { "a recording" } else { "our copy of a stream" };

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::ArchiveError;
 use super::columns::Columns;
+use super::error::{ArchiveError, NoteFault, PacketsFault};
 use super::note::Note;
 use super::recording::{Recording, is_recording};
 use super::unread::{Unread, UnreadPackets};
@@ -41,15 +41,14 @@ impl Segment {
     /// Opens the index file of a segment. Its packets are not looked at.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
         let index = Index::open_own(path).map_err(ArchiveError::index(path))?;
-        let bad = |message| ArchiveError::BadNote { path: path.to_owned(), message };
+        let bad = |fault| ArchiveError::BadNote { path: path.to_owned(), fault };
         let bytes = index.note().map_err(ArchiveError::index(path))?;
-        let note =
-            Note::from_bytes(bytes.ok_or_else(|| bad("it has no note".into()))?).map_err(bad)?;
+        let note = Note::from_bytes(bytes.ok_or_else(|| bad(NoteFault::Missing))?).map_err(bad)?;
         if index.rows() as usize > super::builder::RECORDS_MAX {
-            return Err(bad(format!("it has {} rows", index.rows())));
+            return Err(bad(NoteFault::TooManyRows { rows: index.rows() }));
         }
         if note.records != u64::from(index.rows()) {
-            return Err(bad(format!("its note is about {} packets", note.records)));
+            return Err(bad(NoteFault::OtherRecords { records: note.records }));
         }
         Ok(Self { path: path.to_owned(), index, note, kind: Kind::Indexed })
     }
@@ -168,9 +167,7 @@ impl Segment {
         match opened {
             Ok(file) => Ok((path, file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let message =
-                    "the packets are not there; put the file back, or index it where it is";
-                Err(ArchiveError::BadPackets { path, message: message.into() })
+                Err(ArchiveError::BadPackets { path, fault: PacketsFault::Missing })
             }
             Err(error) => Err(ArchiveError::io("open", &path, error)),
         }
@@ -183,8 +180,7 @@ impl Segment {
         if sum == Some(source.sum) {
             return Ok(());
         }
-        let message = "the file is not what was indexed; tapdex index or repair takes it in again";
-        Err(ArchiveError::BadPackets { path: path.to_owned(), message: message.into() })
+        Err(ArchiveError::BadPackets { path: path.to_owned(), fault: PacketsFault::Other })
     }
 }
 
@@ -231,8 +227,8 @@ impl Packets<'_> {
         let mut unread = UnreadPackets::default();
         let failed = ArchiveError::index(&segment.path);
         let Some(marks) = segment.index.marks().map_err(failed)? else {
-            let message = "it does not say where its packets are".into();
-            return Err(ArchiveError::BadNote { path: segment.path.clone(), message });
+            let (path, fault) = (segment.path.clone(), NoteFault::NoMarks);
+            return Err(ArchiveError::BadNote { path, fault });
         };
         for record in records {
             let mark = record / MARK_RECORDS;
@@ -255,8 +251,8 @@ impl Packets<'_> {
                 let found = match self.reader.next() {
                     Ok(Some(found)) => found,
                     Ok(None) => {
-                        let message = "it ends before its last packet".into();
-                        return Err(ArchiveError::BadPackets { path: self.path.clone(), message });
+                        let (path, fault) = (self.path.clone(), PacketsFault::EndsEarly);
+                        return Err(ArchiveError::BadPackets { path, fault });
                     }
                     Err(error) => return Err(ArchiveError::capture(&self.path)(error)),
                 };

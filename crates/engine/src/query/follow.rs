@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::question::{Query, Refusal};
-use crate::archive::{Archive, ArchiveError, Recording, Segment, recording_number};
+use crate::archive::{Archive, ArchiveError, PacketsFault, Recording, Segment, recording_number};
 use crate::capture::{CaptureError, CaptureReader, Layout, Record};
 use crate::packet::{Headers, LinkType};
 
@@ -155,13 +155,11 @@ impl<'a> Follow<'a> {
         for recording in recordings {
             let Some(number) = recording.number() else { continue };
             // Those that came and went since the last look.
-            let message = match unseen(self.last_number, number) {
-                0 => None,
-                1 => Some("the recording before it was removed before it was read".to_owned()),
-                n => Some(format!("{n} recordings before it were removed before they were read")),
-            };
-            let path = recording.sealed_path();
-            missed.extend(message.map(|message| ArchiveError::BadPackets { path, message }));
+            let recordings = unseen(self.last_number, number);
+            if recordings > 0 {
+                let fault = PacketsFault::RemovedBefore { recordings };
+                missed.push(ArchiveError::BadPackets { path: recording.sealed_path(), fault });
+            }
             self.last_number = self.last_number.max(Some(number));
         }
     }
@@ -273,6 +271,5 @@ fn unseen(last: Option<u64>, number: u64) -> u64 {
 }
 
 fn removed(path: PathBuf) -> ArchiveError {
-    let message = "it was removed before it was read to its end".into();
-    ArchiveError::BadPackets { path, message }
+    ArchiveError::BadPackets { path, fault: PacketsFault::Removed }
 }

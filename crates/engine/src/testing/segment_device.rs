@@ -86,7 +86,7 @@ impl SegmentDevice for PlainDevice {
     fn sort(&mut self, segment: &SegmentKeys<'_>) -> Result<SegmentOrder, SegmentFailed> {
         self.sorted += 1;
         if self.fault() == Some(Fault::Sort) {
-            return Err(SegmentFailed::Device("it does not sort".to_owned()));
+            return Err(SegmentFailed::Device("it does not sort".into()));
         }
         let number = |number: usize| u32::try_from(number).unwrap();
         let mut order = SegmentOrder::default();
@@ -133,7 +133,7 @@ impl SegmentDevice for PlainDevice {
         for (number, &(column, codec)) in columns.iter().enumerate() {
             match self.fault() {
                 Some(Fault::Columns(most)) if number == most => {
-                    return Err(SegmentFailed::Device("it is lost".to_owned()));
+                    return Err(SegmentFailed::Device("it is lost".into()));
                 }
                 Some(Fault::TooFewColumns(most)) if number == most => return Ok(()),
                 _ => {}

@@ -13,7 +13,7 @@ use cudarc::nvrtc::sys::{self as nvrtc, nvrtcProgram, nvrtcResult};
 
 use super::cache::{Cache, Key};
 use super::text_of;
-use crate::device::DeviceError;
+use crate::device::{DeviceError, Lack};
 use crate::sources;
 
 /// What the kernels are compiled with, besides the card's architecture. The line numbers are for
@@ -22,10 +22,6 @@ const OPTIONS: [&str; 2] = ["--std=c++17", "--generate-line-info"];
 
 /// A kernel that does nothing, to see whether kernels work at all.
 pub(super) const PROBE: &str = "extern \"C\" __global__ void probe() {}\n";
-
-const NO_COMPILER: &str = "NVIDIA's compiler library (libnvrtc.so.13) was not found: install the \
-    CUDA 13 toolkit, or the Python wheel nvidia-cuda-nvrtc, and put the folder with the library \
-    into LD_LIBRARY_PATH";
 
 /// The compiler's functions that are used here.
 const COMPILER_CALLS: &[&str] = &[
@@ -44,24 +40,21 @@ const COMPILER_CALLS: &[&str] = &[
 pub(super) fn compiler_ready() -> Result<String, DeviceError> {
     // SAFETY: loading the compiler runs its own start, which asks nothing of us.
     if !unsafe { nvrtc::is_culib_present() } {
-        return Err(DeviceError::Missing(NO_COMPILER.to_owned()));
+        return Err(DeviceError::Missing(Lack::Compiler));
     }
     for name in COMPILER_CALLS {
         // SAFETY: the library is there; the address is asked for, and not used.
         if unsafe { nvrtc::culib().get::<*const c_void>(name.as_bytes()) }.is_err() {
-            return Err(DeviceError::Missing(format!(
-                "libnvrtc has no {name}: install the one of CUDA 12 or later"
-            )));
+            return Err(DeviceError::Missing(Lack::CompilerCall { name }));
         }
     }
     let (mut major, mut minor) = (0, 0);
     // SAFETY: nothing else.
     match unsafe { nvrtc::nvrtcVersion(&mut major, &mut minor) } {
         nvrtcResult::NVRTC_SUCCESS => Ok(format!("{major}.{minor}")),
-        failed => Err(DeviceError::Missing(format!(
-            "libnvrtc does not start ({}): install it anew",
-            compiler_words(failed)
-        ))),
+        failed => {
+            Err(DeviceError::Missing(Lack::CompilerStart { why: compiler_words(failed).into() }))
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::{Entry, Library};
-use crate::device::DeviceError;
+use crate::device::{DeviceError, Lack};
 
 const KERNELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels");
 
@@ -50,12 +50,7 @@ pub(super) fn compiler() -> Result<&'static (String, String), DeviceError> {
 }
 
 fn find_compiler(command: String) -> Result<(String, String), DeviceError> {
-    let missing = |why: String| {
-        DeviceError::Missing(format!(
-            "kernels run on the host need a C++ compiler, and `{command} --version` {why}: \
-             install one, or name it with CXX"
-        ))
-    };
+    let missing = |why| DeviceError::Missing(Lack::HostCompiler { command: command.clone(), why });
     match Command::new(&command).arg("--version").output() {
         Err(error) => Err(missing(format!("cannot be run ({error})"))),
         Ok(output) if !output.status.success() => Err(missing("fails".to_owned())),

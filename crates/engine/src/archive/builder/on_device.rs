@@ -83,7 +83,7 @@ impl SegmentBuilder {
                 shared.done();
                 return Some(Ok(bytes));
             }
-            Err(SegmentFailed::Device(trouble)) => trouble,
+            Err(error @ (SegmentFailed::Device(_) | SegmentFailed::Disorder)) => error.to_string(),
             // What the device handed over cannot be an index.
             Err(SegmentFailed::Index(
                 error @ (IndexError::BadInput { .. } | IndexError::Build(_)),
@@ -168,6 +168,6 @@ fn check(order: &SegmentOrder, flows: usize, rows: u32) -> Result<(), SegmentFai
         && starts.last().is_some_and(|&start| start < rows);
     match is_right {
         true => Ok(()),
-        false => Err(SegmentFailed::Device("what it sorted is not in order".to_owned())),
+        false => Err(SegmentFailed::Disorder),
     }
 }

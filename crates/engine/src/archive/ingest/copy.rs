@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Ingest, Run};
 use crate::archive::ArchiveError;
+use crate::archive::UnpackLimit;
 use crate::beneath::Rights;
 use crate::capture::{CaptureReader, DecompressError, is_capture};
 use crate::storage::{Storage, temporary_path};
@@ -108,22 +109,26 @@ impl Ingest<'_> {
     }
 
     /// The limit that so many unpacked bytes are beyond, if they are.
-    fn unpack_limit(&self, packed: &AtomicU64, free: Option<u64>, bytes: u64) -> Option<String> {
+    fn unpack_limit(
+        &self,
+        packed: &AtomicU64,
+        free: Option<u64>,
+        bytes: u64,
+    ) -> Option<UnpackLimit> {
         let packed = packed.load(Ordering::Relaxed);
-        let (most, why) = match self.unpack_max {
-            Some(most) => (most, "what --unpack-max allows"),
-            None => (
-                packed.saturating_mul(UNPACKED_RATIO).max(UNPACKED_BYTES),
-                "a hundred times what it has packed; if it is to be unpacked all the same, say \
-                 how far with --unpack-max",
-            ),
+        let (most, limit) = match self.unpack_max {
+            Some(most) => (most, UnpackLimit::Set { bytes: most }),
+            None => {
+                let most = packed.saturating_mul(UNPACKED_RATIO).max(UNPACKED_BYTES);
+                (most, UnpackLimit::Ratio { bytes: most })
+            }
         };
         if bytes > most {
-            return Some(format!("more than {most} bytes, {why}"));
+            return Some(limit);
         }
         // Others need room, too, and so does its index.
         let most = free.map(|free| free / 10 * 9).filter(|&most| bytes > most)?;
-        Some(format!("more than {most} bytes, nine tenths of what was free on the archive's disk"))
+        Some(UnpackLimit::Disk { bytes: most })
     }
 }
 
