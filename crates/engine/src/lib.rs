@@ -9,10 +9,11 @@
 //!    captures in and makes a [`Segment`](archive::Segment) of up to four million packets at a
 //!    time.
 //! 5. [`index`] is the file of a segment: bitmaps for every value of every column.
-//! 6. [`query`] understands filters, plans them, and asks segments: [`Query`](query::Query).
+//! 6. [`query`] parses filters, plans them, and asks segments: a [`Query`](query::Query) is asked
+//!    by [`Archive::search`](archive::Archive::search).
 //!
-//! Beside them, [`storage`] is what a writer needs of a disk, [`beneath`] changes files without
-//! leaving a folder, and [`traffic`] makes packets up.
+//! Beside them, [`time`] has times and ranges of them, [`storage`] is what a writer needs from a
+//! disk, [`beneath`] changes files without leaving a folder, and [`traffic`] generates packets.
 //!
 //! # Captures
 //!
@@ -43,11 +44,13 @@
 //!
 //! // Ask it. No packet is read for this: columns tell all.
 //! let query = Query::new(Filter::parse("tcp or udp", 0)?, TimeRange::ALL);
-//! let (segments, failed) = archive.segments()?;
-//! let answer = query.count(&segments[0])?;
-//! assert!(failed.is_empty() && answer.count > 500 && answer.read == 0);
+//! let answers = archive.search(&query)?.count()?;
+//! assert!(answers.is_complete() && answers.count() > 500);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`query::Search`] goes on from there: packets as a stream, limits, cancellation, counts by field
+//! and by time. The folder `examples/` has programs to start from.
 //!
 //! # Tables
 //!

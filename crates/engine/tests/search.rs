@@ -123,6 +123,10 @@ fn packets_come_in_order_and_limits_give_the_earliest() {
                 let search = archive.search(&query).unwrap().with_limit(limit);
                 let most = expected.len().min(usize::try_from(limit).unwrap());
                 assert!(packets(&search) == expected[..most], "{text}, {limit}");
+                let mut found = search.packets();
+                while found.next().unwrap().is_some() {}
+                assert!(found.may_have_more() || most == expected.len(), "{text}, {limit}");
+                assert!(!found.may_have_more() || limit < 100_000, "{text}, {limit}");
             }
             let answers = archive.search(&query).unwrap().records().unwrap();
             let mut known = answers.packets();

@@ -264,7 +264,7 @@ impl<W: Write> Extract<W> {
         progress: &mut Progress,
     ) -> anyhow::Result<Vec<ArchiveError>> {
         // Numbers in the file of each segment's interfaces, once they are known.
-        let mut numbers: HashMap<usize, Vec<Option<u32>>> = HashMap::new();
+        let mut numbers: Vec<Vec<Option<u32>>> = Vec::new();
         let all = answers.count();
         let mut packets = answers.packets();
         while let Some(packet) = searched(packets.next())? {
@@ -273,8 +273,9 @@ impl<W: Write> Extract<W> {
                 break;
             }
             let layout = &packet.segment.note().layout;
-            let numbers = numbers.entry(packet.source);
-            let numbers = numbers.or_insert_with(|| vec![None; layout.interfaces.len()]);
+            numbers.resize(numbers.len().max(packet.source + 1), Vec::new());
+            let numbers = &mut numbers[packet.source];
+            numbers.resize(layout.interfaces.len(), None);
             self.write(layout, &record, numbers.get_mut(record.interface as usize))?;
             progress.show(|_| format!("{} of {all} packets written", self.packets));
         }

@@ -1,6 +1,5 @@
 //! `tapdex search`: the packets that match a filter, a line each.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::time::Instant;
 
@@ -79,7 +78,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.count || args.quiet {
         return count(args, &archive, &query, started, out);
     }
-    let mut shown = Shown { packets: 0, bytes: 0, stopped: false };
+    let mut shown = Shown::default();
     let mut answers = print(args, &archive, &query, &mut shown, out)?;
     note_left_out(&answers, &query);
     let mut missed = 0;
@@ -94,7 +93,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         write_missing(&answers, out)?;
     }
     out.flush().context(CANNOT_WRITE)?;
-    if shown.stopped && !args.follow {
+    if shown.stopped && shown.may_have_more && !args.follow {
         note(&format!("stopped after {}; more may match", counted(shown.packets, "packet")));
     }
     note_unseen(&answers, &query);
@@ -139,11 +138,14 @@ fn count(
 }
 
 /// What was printed.
+#[derive(Default)]
 struct Shown {
     packets: u64,
     bytes: u64,
     /// The limit was reached.
     stopped: bool,
+    /// More packets may match.
+    may_have_more: bool,
 }
 
 impl Shown {
@@ -166,7 +168,7 @@ fn print(
     let search = archive.search(query)?.with_limit(most);
     let mut packets = search.packets();
     // The path of each segment's packets, once it is needed.
-    let mut files: HashMap<usize, String> = HashMap::new();
+    let mut files: Vec<Option<String>> = Vec::new();
     let mut has_heading = !args.csv;
     while let Some(packet) = searched(packets.next())? {
         if follow::is_stopped() {
@@ -176,7 +178,10 @@ fn print(
             writeln!(out, "{CSV_HEADINGS}").context(CANNOT_WRITE)?;
         }
         let file = match args.json || args.csv {
-            true => files.entry(packet.source).or_insert_with(|| shown_packets(packet.segment)),
+            true => {
+                files.resize(files.len().max(packet.source + 1), None);
+                files[packet.source].get_or_insert_with(|| shown_packets(packet.segment))
+            }
             false => "",
         };
         let line = PacketLine::new(file, packet.number_in_file(), packet.record);
@@ -184,6 +189,7 @@ fn print(
         shown.add(args, packet.record.wire_len);
     }
     shown.stopped |= most == 0;
+    shown.may_have_more = packets.may_have_more();
     let answers = searched(packets.finish())?;
     if !has_heading {
         writeln!(out, "{CSV_HEADINGS}").context(CANNOT_WRITE)?;

@@ -31,6 +31,8 @@ pub struct Answer {
     /// Which ones, by their number in order of arrival, ascending; empty if only the count was
     /// asked for.
     pub records: Vec<u32>,
+    /// Not all packets were decided: the rest is later than the earliest, which were asked for.
+    pub is_partial: bool,
     /// Rows that matched by the index alone.
     pub certain: u64,
     /// Packets that were read to decide whether they match.
@@ -318,6 +320,7 @@ impl<'a> Asking<'a> {
                 self.read(&mut packets, judge, records, &mut |time| keep(&mut found, time))?;
             }
             if found.len() as u64 >= most && found.peek().is_some_and(|&last| last <= rest) {
+                self.answer.is_partial = rest < u64::MAX;
                 break;
             }
         }

@@ -143,6 +143,16 @@ impl<'a> PacketStream<'a> {
         Ok(Some(Found { segment: self.sources[source].segment, source, number, record }))
     }
 
+    /// Whether packets that match may be left, after a limit or for a reader that stops early.
+    pub fn may_have_more(&self) -> bool {
+        let is_unread = |source: &Source<'_>| source.bound().is_some();
+        let is_partial = self.answers.segments.iter().any(|(_, answer)| answer.is_partial);
+        self.batch.next < self.batch.packets.len()
+            || !self.waiting.is_empty()
+            || is_partial
+            || self.sources.iter().any(is_unread)
+    }
+
     /// The answers of a search, and what could not be read. If the stream was read to its end, all
     /// segments have answered. It is an error if no link takes the filter.
     ///
