@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 #[path = "../examples/encode_set.rs"]
-#[allow(dead_code, reason = "its main is not called here")]
+#[allow(dead_code, unreachable_pub, reason = "it is a program of its own")]
 mod encode_set;
 
 use tapdex_bitmap::ALL_CODECS;

@@ -155,6 +155,9 @@ const SEGMENTS_NAME: &str = "segments";
 const PACKETS_NAME: &str = "packets";
 const DRAFTS_NAME: &str = "drafts";
 
+/// Segments that could be opened, and what is wrong with the others.
+pub type OpenSegments = (Vec<Arc<Segment>>, Vec<Arc<ArchiveError>>);
+
 /// A folder of captures and their indexes.
 #[derive(Debug, Clone)]
 pub struct Archive {
@@ -353,15 +356,12 @@ impl Archive {
     /// Opens all segments: those that could be opened, by the time of their first packet, and what
     /// is wrong with the others. Of what a recorder has written and nobody has indexed yet there
     /// are drafts; what those do not have is indexed in memory.
-    pub fn segments(&self) -> Result<(Vec<Arc<Segment>>, Vec<Arc<ArchiveError>>), ArchiveError> {
+    pub fn segments(&self) -> Result<OpenSegments, ArchiveError> {
         self.segments_from(TimeRange::ALL)
     }
 
     /// [`segments`](Self::segments), without those in memory that have no packet from these times.
-    pub fn segments_from(
-        &self,
-        times: TimeRange,
-    ) -> Result<(Vec<Arc<Segment>>, Vec<Arc<ArchiveError>>), ArchiveError> {
+    pub fn segments_from(&self, times: TimeRange) -> Result<OpenSegments, ArchiveError> {
         let survey = self.survey(times)?;
         Ok((survey.segments, survey.gaps.into_iter().filter_map(|gap| gap.error).collect()))
     }

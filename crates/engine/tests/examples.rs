@@ -11,13 +11,13 @@ use tapdex_engine::query::{Control, SearchError, Value};
 use tapdex_engine::traffic::{Profile, Traffic};
 
 #[path = "../examples/follow_recording.rs"]
-#[allow(dead_code, reason = "its main is not called here")]
+#[allow(dead_code, unreachable_pub, reason = "it is a program of its own")]
 mod follow_recording;
 #[path = "../examples/index_and_search.rs"]
-#[allow(dead_code, reason = "its main is not called here")]
+#[allow(dead_code, unreachable_pub, reason = "it is a program of its own")]
 mod index_and_search;
 #[path = "../examples/top_talkers.rs"]
-#[allow(dead_code, reason = "its main is not called here")]
+#[allow(dead_code, unreachable_pub, reason = "it is a program of its own")]
 mod top_talkers;
 
 fn text(path: &Path) -> &str {

@@ -177,10 +177,8 @@ mod tests {
     #[test]
     fn the_note_says_why() {
         let missing = note(&DeviceError::Missing(crate::device::Lack::Card));
-        assert_eq!(
-            missing,
-            "no CUDA device (the NVIDIA driver finds no card: see what nvidia-smi says), using the CPU"
-        );
+        let why = "the NVIDIA driver finds no card: see what nvidia-smi says";
+        assert_eq!(missing, format!("no CUDA device ({why}), using the CPU"));
         let lost = note(&DeviceError::Lost { at: "opening", why: "busy".to_owned() });
         assert_eq!(
             lost,

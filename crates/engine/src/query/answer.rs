@@ -136,6 +136,40 @@ struct Asking<'a> {
     open: Vec<(Judge<'a>, Vec<u32>)>,
 }
 
+/// Records of one mark.
+#[derive(Default)]
+struct MarkRecords {
+    /// No packet of the mark is earlier, and none is later.
+    first_ns: u64,
+    last_ns: u64,
+    /// Records that match.
+    matching: Vec<u32>,
+    /// Records that are open, each with the place of what decides it.
+    open: Vec<(usize, u32)>,
+}
+
+/// The earliest matches so far, each by a time that it is not later than.
+struct Earliest {
+    most: u64,
+    times: BinaryHeap<u64>,
+}
+
+impl Earliest {
+    fn add(&mut self, time_ns: u64) {
+        self.times.push(time_ns);
+        if self.times.len() as u64 > self.most {
+            self.times.pop();
+        }
+    }
+
+    /// Whether there are enough, and nothing from a time on can be among them. What comes later in
+    /// the segment stands behind what has the same time.
+    fn are_before(&self, time_ns: u64) -> bool {
+        let is_before = |&last: &u64| last <= time_ns;
+        self.times.len() as u64 >= self.most && self.times.peek().is_none_or(is_before)
+    }
+}
+
 /// Interfaces of a segment that have the same kind of link.
 struct Link<'a> {
     link: LinkType,
@@ -265,66 +299,62 @@ impl<'a> Asking<'a> {
         Ok(())
     }
 
-    /// Reads in order of arrival, until the rest is from later than the matches that are wanted.
+    /// Reads in order of arrival, until the rest is later than the matches that are wanted.
     fn read_earliest(&mut self, most: u64) -> Result<(), ArchiveError> {
+        let marks = self.by_mark()?;
         let open = std::mem::take(&mut self.open);
-        let certain = std::mem::take(&mut self.matching).into_iter().map(|record| (record, None));
-        let mut all: Vec<(u32, Option<usize>)> = certain.collect();
-        for (place, (_, records)) in open.iter().enumerate() {
-            all.extend(records.iter().map(|&record| (record, Some(place))));
-        }
-        all.sort_unstable();
-        let mark = |&(record, _): &(u32, Option<usize>)| record / MARK_RECORDS;
-        let marks: Vec<&[(u32, Option<usize>)]> = all.chunk_by(|a, b| mark(a) == mark(b)).collect();
-        let batches: Vec<&[&[(u32, Option<usize>)]]> = marks.chunks(MARKS_AT_ONCE).collect();
-        let times = self.segment.index().marks().map_err(self.damaged())?;
-        let times_of = |mark: u32| -> Result<(u64, u64), ArchiveError> {
-            let Some(times) = times else { return Ok((0, u64::MAX)) };
-            let mark = times.get(mark).map_err(ArchiveError::index(self.segment.path()))?;
-            Ok((mark.time_min, mark.time_max))
-        };
         // The earliest time in each batch and in all after it.
-        let mut earliest = vec![u64::MAX; batches.len() + 1];
-        for (place, batch) in batches.iter().enumerate().rev() {
-            let mut first = earliest[place + 1];
-            for records in *batch {
-                first = first.min(times_of(mark(&records[0]))?.0);
-            }
-            earliest[place] = first;
+        let mut earliest: Vec<u64> = vec![u64::MAX];
+        for batch in marks.chunks(MARKS_AT_ONCE).rev() {
+            let first = batch.iter().map(|mark| mark.first_ns).min().unwrap_or(u64::MAX);
+            earliest.push(first.min(earliest[earliest.len() - 1]));
         }
-        let latest: Vec<u64> = marks
-            .iter()
-            .map(|records| Ok(times_of(mark(&records[0]))?.1))
-            .collect::<Result<_, ArchiveError>>()?;
-        // The matches that are the earliest so far, each by a time that it is not later than.
-        let mut found = BinaryHeap::new();
-        let keep = |found: &mut BinaryHeap<u64>, time: u64| {
-            found.push(time);
-            if found.len() as u64 > most {
-                found.pop();
-            }
-        };
+        earliest.pop();
+        let mut found = Earliest { most, times: BinaryHeap::new() };
         let mut packets = self.segment.packets()?;
-        let mut latest = latest.into_iter();
-        for (batch, &rest) in batches.iter().zip(&earliest[1..]) {
-            for (records, latest) in batch.iter().zip(latest.by_ref()) {
-                for &(record, _) in records.iter().filter(|(_, open)| open.is_none()) {
-                    self.matching.push(record);
-                    keep(&mut found, latest);
-                }
+        for (batch, rest) in marks.chunks(MARKS_AT_ONCE).zip(earliest.into_iter().rev()) {
+            for mark in batch {
+                self.matching.extend(&mark.matching);
+                mark.matching.iter().for_each(|_| found.add(mark.last_ns));
             }
             for (place, (judge, _)) in open.iter().enumerate() {
-                let of_judge = batch.iter().flat_map(|records| records.iter());
-                let of_judge = of_judge.filter(|(_, open)| *open == Some(place));
-                let records: Vec<u32> = of_judge.map(|&(record, _)| record).collect();
-                self.read(&mut packets, judge, records, &mut |time| keep(&mut found, time))?;
+                let records = batch.iter().flat_map(|mark| &mark.open);
+                let records = records.filter(|(of, _)| *of == place).map(|&(_, record)| record);
+                self.read(&mut packets, judge, records.collect(), &mut |time| found.add(time))?;
             }
-            if found.len() as u64 >= most && found.peek().is_some_and(|&last| last <= rest) {
+            if found.are_before(rest) {
                 self.answer.is_partial = rest < u64::MAX;
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Sorts the records that match, and those that are open, by mark.
+    fn by_mark(&mut self) -> Result<Vec<MarkRecords>, ArchiveError> {
+        let mut all: Vec<(u32, Option<usize>)> =
+            std::mem::take(&mut self.matching).into_iter().map(|record| (record, None)).collect();
+        for (place, (_, records)) in self.open.iter().enumerate() {
+            all.extend(records.iter().map(|&record| (record, Some(place))));
+        }
+        all.sort_unstable();
+        let times = self.segment.index().marks().map_err(self.damaged())?;
+        let mut marks = Vec::new();
+        for records in all.chunk_by(|(a, _), (b, _)| a / MARK_RECORDS == b / MARK_RECORDS) {
+            let mut mark = MarkRecords { last_ns: u64::MAX, ..MarkRecords::default() };
+            if let Some(times) = times {
+                let times = times.get(records[0].0 / MARK_RECORDS).map_err(self.damaged())?;
+                (mark.first_ns, mark.last_ns) = (times.time_min, times.time_max);
+            }
+            for &(record, place) in records {
+                match place {
+                    None => mark.matching.push(record),
+                    Some(place) => mark.open.push((place, record)),
+                }
+            }
+            marks.push(mark);
+        }
+        Ok(marks)
     }
 
     /// Reads packets and keeps those that match; `found` gets the time of each.

@@ -52,9 +52,7 @@ pub(super) fn compiler_ready() -> Result<String, DeviceError> {
     // SAFETY: nothing else.
     match unsafe { nvrtc::nvrtcVersion(&mut major, &mut minor) } {
         nvrtcResult::NVRTC_SUCCESS => Ok(format!("{major}.{minor}")),
-        failed => {
-            Err(DeviceError::Missing(Lack::CompilerStart { why: compiler_words(failed).into() }))
-        }
+        failed => Err(DeviceError::Missing(Lack::CompilerStart { why: compiler_words(failed) })),
     }
 }
 
