@@ -87,6 +87,16 @@ impl std::fmt::Display for Nothing {
 
 impl std::error::Error for Nothing {}
 
+/// Marks an error that was told already.
+#[derive(Debug)]
+pub(crate) struct Logged;
+
+impl std::fmt::Display for Logged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("told already")
+    }
+}
+
 /// A number and what it counts: 1 packet, 2 packets.
 pub(crate) fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
@@ -124,19 +134,26 @@ pub(crate) fn shown_packets(segment: &Segment) -> String {
 /// Tells the user something on standard error; standard output is for data. What it says may come
 /// from captures and names of files: only lines that are indented are lines of their own.
 pub(crate) fn note(text: &str) {
-    write_note(&text.split("\n  ").map(escaped).collect::<Vec<_>>().join("\n  "));
+    write_note(&escaped_note(text));
+}
+
+/// The line that [`note`] writes.
+pub(crate) fn escaped_note(text: &str) -> String {
+    let lines: Vec<String> = text.split("\n  ").map(escaped).collect();
+    format!("tapdex: {}\n", lines.join("\n  "))
 }
 
 /// The same for text that nobody else has a part in, of any number of lines.
 pub(crate) fn note_lines(text: &str) {
-    write_note(&text.split('\n').map(escaped).collect::<Vec<_>>().join("\n"));
+    let lines: Vec<String> = text.split('\n').map(escaped).collect();
+    write_note(&format!("tapdex: {}\n", lines.join("\n")));
 }
 
-fn write_note(text: &str) {
+fn write_note(lines: &str) {
     // Nobody is left to be told when this fails, and the work itself can go on.
     // In one piece, or other output on the same terminal comes between.
     progress::beside(|| {
-        drop(io::stderr().write_all(format!("tapdex: {text}\n").as_bytes()));
+        drop(io::stderr().write_all(lines.as_bytes()));
     });
 }
 

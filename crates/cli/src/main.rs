@@ -162,7 +162,9 @@ fn report(error: &anyhow::Error) -> ExitCode {
     if error.is::<cmd::Nothing>() {
         return ExitCode::from(EXIT_NOTHING);
     }
-    cmd::note(&cmd::chain(error.as_ref()));
+    if !error.is::<cmd::Logged>() {
+        cmd::note(&cmd::chain(error.as_ref()));
+    }
     ExitCode::from(if io_error.is_some() { EXIT_IO } else { exit_code(error) })
 }
 

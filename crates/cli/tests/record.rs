@@ -5,6 +5,8 @@
 #![allow(unreachable_pub, reason = "modules of a test")]
 #![allow(clippy::big_endian_bytes, reason = "packets are big-endian")]
 
+#[path = "record/log.rs"]
+mod log;
 mod net;
 #[path = "record/sandbox.rs"]
 mod sandbox;

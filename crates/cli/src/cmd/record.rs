@@ -1,6 +1,7 @@
 //! `tapdex record`: from the wire into an archive.
 
 mod confined;
+mod log;
 mod settings;
 mod shown;
 
@@ -13,7 +14,6 @@ use anyhow::{Context, bail, ensure};
 use tapdex_engine::archive::{Archive, ArchiveError, Order, Recovered};
 use tapdex_gpu::flow::SegmentIndexer;
 use tapdex_record::control::Control;
-use tapdex_record::messages::Level;
 use tapdex_record::metrics::{Histogram, Listening, MetricsServer};
 use tapdex_record::notify;
 use tapdex_record::privileges::{Account, give, restrict_new_files};
@@ -24,7 +24,8 @@ use tapdex_record::source::{Source, list_interfaces};
 use tapdex_record::status::Status;
 
 use super::ask::line;
-use super::{Incomplete, counted, note};
+use super::{Incomplete, counted};
+use log::{LogFormat, LogLevel};
 use settings::Settings;
 pub(super) use shown::by_stage;
 
@@ -130,6 +131,14 @@ pub(crate) struct Args {
     /// Say nothing but what is wrong.
     #[arg(short, long)]
     quiet: bool,
+    /// How messages are written to standard error: text for people, json for journals, an object on
+    /// each line [default: text].
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, verbatim_doc_comment)]
+    log_format: Option<LogFormat>,
+    /// Which messages are written: error, warn, info, debug; each includes those before it
+    /// [default: info].
+    #[arg(long, value_name = "LEVEL", hide_possible_values = true, conflicts_with = "quiet")]
+    log_level: Option<LogLevel>,
     /// A filter where tcpdump has it.
     #[arg(hide = true)]
     words: Vec<String>,
@@ -146,9 +155,18 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let words = args.words.join(" ");
         bail!("what to do with {first:?}? A capture filter goes behind -f: -f '{words}'");
     }
-    let settings = Settings::new(args)?;
+    let settings = Settings::new(args);
+    let log = match &settings {
+        Ok(settings) => settings.log,
+        Err(_) => settings::log(args, None, None),
+    };
+    log.start();
+    settings.and_then(|settings| record(args, &settings, out)).map_err(|error| log.end(error))
+}
+
+fn record(args: &Args, settings: &Settings, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.check_sandbox {
-        return confined::check(&settings, out);
+        return confined::check(settings, out);
     }
     ensure!(
         !settings.sources.is_empty(),
@@ -166,34 +184,35 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     for name in &settings.sources {
         sources.push(Source::open(name, &settings.capture)?);
     }
-    let archive = open_archive(&settings)?;
+    let archive = open_archive(settings)?;
     let listening = settings.metrics.map(listen).transpose()?;
     // Before there are threads, which would keep what they may do.
-    confined::give_up_privileges(&settings)?;
+    confined::give_up_privileges(settings)?;
     let device = settings.device.open()?;
-    confined::enter(&settings, device.opened().is_some(), args.quiet);
+    confined::enter(settings, device.opened().is_some(), args.quiet);
     let control = Arc::new(Control::default());
     signals::watch(&control).context("cannot wait for signals")?;
     let metrics = Arc::new(Shown::default());
     let server = listening.map(|listening| serve(listening, &metrics)).transpose()?;
-    if let Some(server) = server.as_ref().filter(|_| !args.quiet) {
-        note(&format!("metrics at http://{}/metrics", server.local_addr()));
+    if let Some(server) = &server {
+        let address = server.local_addr();
+        tracing::info!(%address, "metrics at http://{address}/metrics");
     }
     let indexer = (archive.settings().order == Order::Flow)
         .then(|| device.opened().map(|device| Mutex::new(SegmentIndexer::new(device))))
         .flatten();
     let recorder = Recorder::new(&archive, sources, settings.record.clone())?;
-    say_start(args, &settings, &recorder);
+    say_start(settings, &recorder);
     metrics.histogram.set(recorder.build_seconds()).ok();
     // Whoever has started us, if it wants to know.
     drop(notify::ready());
-    let screen = std::io::stderr().is_terminal() && !args.quiet;
+    let is_text = settings.log.format == LogFormat::Text;
+    let screen = std::io::stderr().is_terminal() && !args.quiet && is_text;
     let mut shown = shown::Shown::new(screen);
     let device = indexer.as_ref().map(|indexer| indexer as &Mutex<_>);
     let started = std::time::Instant::now();
     let status = recorder.run(&control, device, &mut |event| match event {
-        Event::Message(message) if message.level <= Level::Warn => shown.trouble(&message.text),
-        Event::Message(_) => {}
+        Event::Message(message) => shown.message(&message),
         Event::Status(status) => {
             shown.status(status, args.quiet);
             metrics.set(status);
@@ -205,9 +224,16 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     drop(notify::stopping());
     drop(server);
     shown.clear();
-    if !args.quiet {
-        note(&shown::summary(&status, archive.folder()));
-    }
+    tracing::info!(
+        packets = status.run.packets,
+        bytes = status.run.wire_bytes,
+        lost = status.run.lost.sum(),
+        recordings = status.sealed,
+        not_indexed = status.waiting,
+        removed = status.run.removed_segments,
+        "{}",
+        shown::summary(&status, archive.folder())
+    );
     if let Some(broken) = status.sources.iter().find(|source| source.broken) {
         return Err(Incomplete(format!("{} could not be read to its end", broken.name)).into());
     }
@@ -240,18 +266,20 @@ fn open_archive(settings: &Settings) -> anyhow::Result<Archive> {
     Ok(Archive::create(folder, None, None)?)
 }
 
-fn say_start(args: &Args, settings: &Settings, recorder: &Recorder<'_>) {
-    if args.quiet {
-        return;
-    }
+fn say_start(settings: &Settings, recorder: &Recorder<'_>) {
     for recovered in recorder.recovered() {
-        note(&recovered_text(recovered));
+        let (file, packets) = (recovered.path.display(), recovered.packets);
+        let bytes_cut = recovered.bytes_cut;
+        tracing::info!(%file, packets, bytes_cut, "{}", recovered_text(recovered));
     }
-    if recorder.waiting() > 0 {
-        note(&format!("{} to be indexed", counted(recorder.waiting(), "earlier recording")));
+    let waiting = recorder.waiting();
+    if waiting > 0 {
+        let text = counted(waiting, "earlier recording");
+        tracing::info!(recordings = waiting, "{text} to be indexed");
     }
     let names: Vec<String> = settings.sources.iter().map(ToString::to_string).collect();
-    note(&format!("recording {} into {}", names.join(", "), settings.archive.display()));
+    let (names, archive) = (names.join(", "), settings.archive.display());
+    tracing::info!(interfaces = names, %archive, "recording {names} into {archive}");
 }
 
 /// What became of a recording that was left unfinished.

@@ -31,20 +31,20 @@ pub(super) fn give_up_privileges(settings: &Settings) -> anyhow::Result<()> {
 pub(super) fn enter(settings: &Settings, with_gpu: bool, quiet: bool) {
     if !settings.sandbox {
         // Not even --quiet hides it.
-        note(
+        tracing::warn!(
             "WARNING: the sandbox is off: whoever takes over the recorder by a packet can do all \
-             that its user can",
+             that its user can"
         );
         return;
     }
     if with_gpu {
-        note(&format!("the sandbox is off: {GPU}"));
+        tracing::warn!("the sandbox is off: {GPU}");
         return;
     }
     let Entered { seccomp, landlock } = sandbox::enter(&needs(settings));
     for (name, layer) in [("seccomp", seccomp), ("landlock", landlock)] {
         if !layer.holds && !quiet {
-            note(&format!("the sandbox is without {name}: {}", layer.text));
+            tracing::warn!(layer = name, "the sandbox is without {name}: {}", layer.text);
         }
     }
 }

@@ -15,6 +15,7 @@ use tapdex_record::units::{Retention, Rotation, parse_duration, parse_size_with_
 use super::super::ask::DEFAULT_ARCHIVE;
 use super::super::device::DeviceArg;
 use super::Args;
+use super::log::{Log, LogFormat, LogLevel};
 
 /// How much of a disk is used unless something else is said.
 const PERCENT: f64 = 90.0;
@@ -39,6 +40,8 @@ struct Config {
     device: Option<String>,
     threads: Option<usize>,
     sandbox: Option<bool>,
+    log_format: Option<LogFormat>,
+    log_level: Option<LogLevel>,
 }
 
 /// A text, or a list of them.
@@ -82,6 +85,7 @@ pub(super) struct Settings {
     pub(super) metrics: Option<SocketAddr>,
     pub(super) device: DeviceArg,
     pub(super) sandbox: bool,
+    pub(super) log: Log,
     duration: Option<Duration>,
 }
 
@@ -138,6 +142,7 @@ impl Settings {
             metrics: metrics.transpose()?,
             device: device.context("--device")?,
             sandbox: !args.no_sandbox && file.sandbox.unwrap_or(true),
+            log: log(args, file.log_format, file.log_level),
             duration: duration.transpose().context("--duration")?,
         })
     }
@@ -159,6 +164,15 @@ impl Settings {
     /// Whether it has taken as long as was asked for.
     pub(super) fn is_enough(&self, ran: Duration) -> bool {
         self.duration.is_some_and(|most| ran >= most)
+    }
+}
+
+/// How messages are written, by options and by what a file says.
+pub(super) fn log(args: &Args, format: Option<LogFormat>, level: Option<LogLevel>) -> Log {
+    let level = args.log_level.or(args.quiet.then_some(LogLevel::Warn)).or(level);
+    Log {
+        format: args.log_format.or(format).unwrap_or_default(),
+        level: level.unwrap_or(LogLevel::Info),
     }
 }
 

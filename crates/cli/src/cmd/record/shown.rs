@@ -6,9 +6,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tapdex_engine::time::format_time;
+use tapdex_record::messages::Message;
 use tapdex_record::status::{Losses, Status};
 
-use super::super::{counted, note};
+use super::super::counted;
+use super::log;
 
 /// How often losses are complained of, where there is no line that shows them.
 const LOSSES_EVERY: Duration = Duration::from_secs(10);
@@ -27,10 +29,10 @@ impl Shown {
         Self { screen, is_drawn: false, lost: 0, complained: None }
     }
 
-    /// Says what somebody should know of.
-    pub(super) fn trouble(&mut self, text: &str) {
+    /// Says what happened.
+    pub(super) fn message(&mut self, message: &Message) {
         self.clear();
-        note(text);
+        log::write(message);
     }
 
     /// Shows how it is.
@@ -39,7 +41,16 @@ impl Shown {
         let due = self.complained.is_none_or(|at| at.elapsed() >= LOSSES_EVERY);
         if lost > self.lost && due && !quiet {
             let more = lost - self.lost;
-            self.trouble(&format!("{more} packets lost: {} in all", by_stage(status.lost())));
+            self.clear();
+            let Losses { interface, kernel, writer, .. } = *status.lost();
+            tracing::warn!(
+                lost,
+                lost_by_interface = interface,
+                lost_by_kernel = kernel,
+                lost_by_writer = writer,
+                "{more} packets lost: {} in all",
+                by_stage(status.lost())
+            );
             (self.lost, self.complained) = (lost, Some(Instant::now()));
         }
         if self.screen {
