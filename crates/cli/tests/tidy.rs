@@ -105,6 +105,67 @@ fn every_codec_has_kernels_of_its_name() {
     assert_none(wrong, "a codec has its kernels in one file with the name it has, - as _");
 }
 
+/// The fuzz targets that are files.
+fn fuzz_targets() -> BTreeSet<String> {
+    let files = files(|name| name.starts_with("fuzz/fuzz_targets/"));
+    let stem = |(name, _): (String, String)| {
+        let stem = Path::new(&name).file_stem().unwrap();
+        stem.to_str().unwrap().to_owned()
+    };
+    files.into_iter().map(stem).collect()
+}
+
+/// The texts behind `mark` on the lines of a file of the tree.
+fn behind(path: &str, mark: &str) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(root().join(path)).unwrap();
+    let found = text.lines().filter_map(|line| line.trim().strip_prefix(mark));
+    found.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn fuzz_targets_are_declared_and_tried() {
+    let is_same = |path: &str, found: BTreeSet<String>| {
+        let targets = fuzz_targets();
+        let wrong = targets.symmetric_difference(&found);
+        let way_out = format!("{path} has to name the files in fuzz/fuzz_targets, and no others");
+        assert_none(wrong.cloned().collect(), &way_out);
+    };
+    let manifest = "fuzz/Cargo.toml";
+    let declared = behind(manifest, "name = \"");
+    is_same(manifest, declared.into_iter().filter(|name| name != "tapdex-fuzz").collect());
+    let stem = |path: String| path.strip_suffix(".rs").unwrap_or("no source").to_owned();
+    let paths = behind(manifest, "path = \"fuzz_targets/");
+    is_same(manifest, paths.into_iter().map(stem).collect());
+    is_same("fuzz/tests/targets.rs", behind("fuzz/tests/targets.rs", "\""));
+}
+
+#[test]
+fn every_codec_has_a_fuzz_target() {
+    let stem = |codec: Codec| codec.name().replace('-', "_");
+    let wrong = missing(|codec| format!("fuzz/fuzz_targets/decode_{}.rs", stem(codec)));
+    assert_none(wrong, "whoever decodes bytes has a fuzz target");
+}
+
+#[test]
+fn fuzz_targets_are_explained() {
+    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let section = page.split("\n## `fuzz`").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let explained: BTreeSet<String> =
+        rows.map(|row| row.split('`').next().unwrap().to_owned()).collect();
+    let codecs: BTreeSet<String> = ALL_CODECS
+        .into_iter()
+        .map(|codec| format!("decode_{}", codec.name().replace('-', "_")))
+        .collect();
+    let name = |target: String| match codecs.contains(&target) {
+        true => "decode_NAME".to_owned(),
+        false => target,
+    };
+    let targets: BTreeSet<String> = fuzz_targets().into_iter().map(name).collect();
+    let wrong = targets.symmetric_difference(&explained);
+    assert_none(wrong.cloned().collect(), "the table of targets in ARCHITECTURE.md is not true");
+}
+
 /// Where the compiler takes our word.
 const PROMISES: [&str; 7] = [
     "crates/bitmap/src/simd/",
@@ -274,6 +335,8 @@ fn crates_depend_only_on_what_they_may() {
                 "tapdex-record",
                 "tapdex-report",
                 "toml",
+                "tracing",
+                "tracing-subscriber",
             ],
         ),
         (

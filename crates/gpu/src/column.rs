@@ -24,16 +24,16 @@ pub(crate) const TILE: usize = 8192;
 pub(crate) const TILE_THREADS: u32 = 256;
 pub(crate) const BUCKETS: usize = 256;
 /// Elements of a tile of the second pass.
-const HIGH_TILE: usize = 4096;
+pub(crate) const HIGH_TILE: usize = 4096;
 /// Bytes of the tables that threads share while they sort: counts of eight warps, where each bucket
 /// goes, and some room.
-const SORTING_TABLES: u32 = 4 * (8 * 128 + 256 + 32 + 4);
+pub(crate) const SORTING_TABLES: u32 = 4 * (8 * 128 + 256 + 32 + 4);
 /// Numbers of a tile in `scan.cu`, runs of one in `words.cuh`, items of one in `merge.cuh`.
 pub(crate) const SCAN_TILE: usize = 2048;
-const RUN_TILE: usize = 2048;
-const MERGE_TILE: usize = 2048;
+pub(crate) const RUN_TILE: usize = 2048;
+pub(crate) const MERGE_TILE: usize = 2048;
 /// Tiles of a group in `merge.cu`.
-const GROUP_TILES: u32 = 256;
+pub(crate) const GROUP_TILES: u32 = 256;
 pub(crate) const THREADS: u32 = 256;
 pub(crate) const BLOCK_ALONE: u32 = 1024;
 /// In `firsts`, a key that does not occur: all bits.

@@ -31,8 +31,8 @@ pub use measure::{SegmentMeasured, measure_segment};
 const IN_FLIGHT: usize = 4;
 
 /// Words of a tile in `flow.cu`, and numbers of a tile that is sorted.
-const WORDS_TILE: usize = 2048;
-const NUMBERS_TILE: usize = 4096;
+pub(crate) const WORDS_TILE: usize = 2048;
+pub(crate) const NUMBERS_TILE: usize = 4096;
 
 /// Bits of a pass.
 const PASS_BITS: u32 = BUCKETS.trailing_zeros();

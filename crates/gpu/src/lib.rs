@@ -93,6 +93,8 @@ pub mod testing;
 
 mod builder;
 mod column;
+#[cfg(test)]
+mod constants;
 
 pub use builder::{Built, GpuBuilder};
 pub use column::{Form, Source, Steps};

@@ -30,7 +30,7 @@
 //! ```
 
 mod pinned;
-mod rooms;
+pub(crate) mod rooms;
 pub mod scenarios;
 
 use std::ops::Range;

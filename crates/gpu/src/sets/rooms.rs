@@ -9,18 +9,18 @@ use crate::device::{Address, Arg, Device, DeviceError, Event, Launch, Stream, re
 use crate::memory::{Buffer, Pinned};
 
 /// Words of a status before the totals; see `kernels/sets.cu`.
-const TOTALS: usize = 4;
+pub(crate) const TOTALS: usize = 4;
 /// Parts that a set is written in at most.
 pub(super) const PARTS_MAX: usize = 64;
 const STATUS_BYTES: usize = 4 * (TOTALS + PARTS_MAX + 1);
 
-const THREADS: u32 = 256;
+pub(crate) const THREADS: u32 = 256;
 /// Threads of a kernel that runs in one block.
 const ONE_BLOCK_THREADS: u32 = 1024;
 /// Flag words, or counts, that a block takes.
-const TILE: u32 = 8 * THREADS;
+pub(crate) const TILE: u32 = 8 * THREADS;
 /// Groups that a warp encodes.
-const UNIT_GROUPS: u64 = 512;
+pub(crate) const UNIT_GROUPS: u64 = 512;
 /// Blocks that a processor is given at most.
 const BLOCKS_EACH: u32 = 16;
 /// Chunks of more bytes than this are built in global memory by the published way.

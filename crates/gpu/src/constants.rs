@@ -1,0 +1,174 @@
+//! Numbers that stand in the kernels and in the code that launches them: they must agree, or a
+//! kernel would leave rows out or write past its tile. The kernels' sources are read for this, and
+//! no device is needed.
+
+use std::collections::BTreeMap;
+
+use crate::sources::{HEADERS, STEMS, resolved};
+use crate::{column, flow, sets};
+
+/// The constants of a stem and of the headers that it includes, by name.
+fn constants(stem: &str) -> BTreeMap<String, u64> {
+    constants_in(&resolved(stem).unwrap())
+}
+
+/// The constants that stand at the left margin of a source: `static const u32 NAME = VALUE;`.
+fn constants_in(text: &str) -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix("static const u32 ") else { continue };
+        let (name, value) = rest.split_once(" = ").unwrap_or_else(|| panic!("{line}"));
+        let value = value.split_once(';').unwrap_or_else(|| panic!("{line}")).0;
+        let value = Value { text: value.as_bytes(), known: &found }.whole();
+        let value = value.unwrap_or_else(|| panic!("cannot read {line:?}"));
+        found.insert(name.to_owned(), value);
+    }
+    found
+}
+
+/// What is left of a value: numbers, names, `+ - * / <<` and parentheses, with the ranks of C.
+struct Value<'a> {
+    text: &'a [u8],
+    known: &'a BTreeMap<String, u64>,
+}
+
+impl Value<'_> {
+    fn whole(mut self) -> Option<u64> {
+        let value = self.shifted()?;
+        self.text.trim_ascii().is_empty().then_some(value)
+    }
+
+    fn takes(&mut self, sign: &str) -> bool {
+        let rest = self.text.trim_ascii_start().strip_prefix(sign.as_bytes());
+        self.text = rest.unwrap_or(self.text);
+        rest.is_some()
+    }
+
+    fn shifted(&mut self) -> Option<u64> {
+        let mut value = self.sum()?;
+        while self.takes("<<") {
+            value = value.checked_shl(u32::try_from(self.sum()?).ok()?)?;
+        }
+        Some(value)
+    }
+
+    fn sum(&mut self) -> Option<u64> {
+        let mut value = self.product()?;
+        loop {
+            value = match () {
+                () if self.takes("+") => value.checked_add(self.product()?)?,
+                () if self.takes("-") => value.checked_sub(self.product()?)?,
+                () => return Some(value),
+            };
+        }
+    }
+
+    fn product(&mut self) -> Option<u64> {
+        let mut value = self.single()?;
+        loop {
+            value = match () {
+                () if self.takes("*") => value.checked_mul(self.single()?)?,
+                () if self.takes("/") => value.checked_div(self.single()?)?,
+                () => return Some(value),
+            };
+        }
+    }
+
+    fn single(&mut self) -> Option<u64> {
+        if self.takes("(") {
+            let value = self.shifted()?;
+            return self.takes(")").then_some(value);
+        }
+        self.text = self.text.trim_ascii_start();
+        let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let len = self.text.iter().take_while(|byte| is_word(byte)).count();
+        let (word, rest) = self.text.split_at(len);
+        self.text = rest;
+        let word = std::str::from_utf8(word).ok()?;
+        let number = word.trim_end_matches('u');
+        match number.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => number.parse().ok().or_else(|| self.known.get(word).copied()),
+        }
+    }
+}
+
+/// Constants of kernels that the code that launches them has as well: stem, name, our value.
+fn shared() -> Vec<(&'static str, &'static str, u64)> {
+    let threads = u64::from(column::THREADS);
+    vec![
+        ("runs", "TILE", column::TILE as u64),
+        ("runs", "THREADS", column::TILE_THREADS.into()),
+        ("runs", "BUCKETS", column::BUCKETS as u64),
+        ("runs", "HIGH_TILE", column::HIGH_TILE as u64),
+        ("scan", "SCAN_TILE", column::SCAN_TILE as u64),
+        ("scan", "SCAN_THREADS", threads),
+        ("scan", "SUMS_THREADS", column::BLOCK_ALONE.into()),
+        ("wah", "RUN_TILE", column::RUN_TILE as u64),
+        ("wah", "RUN_THREADS", threads),
+        ("merge", "MERGE_TILE", column::MERGE_TILE as u64),
+        ("merge", "MERGE_THREADS", threads),
+        ("merge", "GROUP_TILES", column::GROUP_TILES.into()),
+        ("flow", "WORDS_TILE", flow::WORDS_TILE as u64),
+        ("flow", "NUMBERS_TILE", flow::NUMBERS_TILE as u64),
+        ("flow", "THREADS", column::TILE_THREADS.into()),
+        ("flow", "BUCKETS", column::BUCKETS as u64),
+        ("sets", "TOTALS", sets::rooms::TOTALS as u64),
+        ("sets", "TILE_EACH", (sets::rooms::TILE / sets::rooms::THREADS).into()),
+        ("sets", "UNIT_ROWS", sets::rooms::UNIT_GROUPS / 32),
+        ("masc", "WINDOW_ROWS", tapdex_bitmap::codec::masc::WINDOW_ROWS.into()),
+        ("roaring", "CHUNK_ROWS", tapdex_bitmap::chunk::CHUNK_ROWS.into()),
+        ("roaring", "ARRAY_MAX", tapdex_bitmap::chunk::ARRAY_MAX as u64),
+    ]
+}
+
+/// Those that follow from the ones above, and that nobody else needs.
+const IN_KERNELS_ONLY: [&str; 3] = ["WARP_TILE", "HIGH_WARP_TILE", "RUN_WARP_TILE"];
+
+#[test]
+fn kernels_and_launches_agree() {
+    let mut wrong = Vec::new();
+    for (stem, name, ours) in shared() {
+        let found = constants(stem).get(name).copied();
+        if found != Some(ours) {
+            wrong.push(format!("{stem}: {name} is {found:?} there and {ours} here"));
+        }
+    }
+    assert!(wrong.is_empty(), "change both or neither:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_memory_that_a_block_shares_is_what_the_kernels_declare() {
+    let found = constants("runs");
+    let (warps, buckets) = (found["WARPS"], found["BUCKETS"]);
+    let tables = 4 * (warps * buckets / 2 + buckets + 32 + 4);
+    assert_eq!(tables, column::SORTING_TABLES.into(), "struct Sorting of kernels/sort.cuh");
+}
+
+#[test]
+fn no_tile_is_left_out() {
+    let listed = shared();
+    let files = STEMS.iter().map(|file| file.1).chain(HEADERS.iter().map(|file| file.1));
+    for text in files {
+        for line in text.lines() {
+            let Some(rest) = line.strip_prefix("static const u32 ") else { continue };
+            let name = rest.split(' ').next().unwrap();
+            let is_shared = name.contains("TILE") || name.contains("THREADS");
+            assert!(
+                !is_shared
+                    || IN_KERNELS_ONLY.contains(&name)
+                    || listed.iter().any(|&(_, other, _)| other == name),
+                "{name}: compare it above, or say that only kernels have it"
+            );
+        }
+    }
+}
+
+#[test]
+fn values_are_read_as_a_compiler_does() {
+    let text = "static const u32 A = 8;\nstatic const u32 B = (1u << 4) - A / 2 * 3;\n\
+                static const u32 C = 0xFFu; // a number\nstatic const u32 D = 1u << A - 6;\n";
+    let found: Vec<(String, u64)> = constants_in(text).into_iter().collect();
+    let expected = [("A", 8), ("B", 4), ("C", 255), ("D", 4)];
+    assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value)));
+}
