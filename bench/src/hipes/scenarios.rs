@@ -394,9 +394,9 @@ mod tests {
         let mut all = on_cpu(&args, &scenario).unwrap();
         all.extend(on_gpu(&args, scenario, None).unwrap());
         let results = [Result { scenario, all }];
-        let text = speeds(&results, false).csv();
+        let text = speeds(&results, false).csv().unwrap();
         assert!(text.contains("S1,\"wah, GPU\",-,-,-,142.07,2.20"), "{text}");
-        assert!(ratios(&results).csv().starts_with("scenario,hipes"));
+        assert!(ratios(&results).csv().unwrap().starts_with("scenario,hipes"));
         // 2 chunks for 1,000 ids.
         let found = results[0].find("hipes").and_then(|one| one.ratio).unwrap();
         assert!((found - 4_000.0 / (2.0 * 8_196.0)).abs() < 1e-9);

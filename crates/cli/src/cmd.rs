@@ -31,6 +31,7 @@ mod device;
 mod filter_file;
 mod follow;
 mod interrupt;
+pub(crate) mod json;
 mod missing;
 pub(crate) mod output;
 mod packet_line;

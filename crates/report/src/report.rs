@@ -65,7 +65,7 @@ impl<'a> Report<'a> {
         writeln!(self.out, "{}", sheet.text()?)?;
         // What was measured is worth seeing while the rest is measured.
         self.out.flush()?;
-        self.file(&format!("{}.csv", sheet.name), &sheet.csv())?;
+        self.file(&format!("{}.csv", sheet.name), &sheet.csv()?)?;
         self.page.push_str(&sheet.markdown());
         self.page.push('\n');
         if let Some(svg) = plot.and_then(Plot::svg) {

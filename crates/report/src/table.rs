@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use unicode_width::UnicodeWidthStr;
+
 /// Where the cells of a column stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
@@ -21,21 +23,24 @@ pub fn write<I>(
 where
     I: Iterator<Item = Vec<String>>,
 {
-    let mut widths: Vec<usize> = headings.iter().map(|(name, _)| name.len()).collect();
+    let mut widths: Vec<usize> = headings.iter().map(|(name, _)| name.width()).collect();
     let rows = || rows().map(|row| row.iter().map(|cell| escaped(cell)).collect::<Vec<String>>());
     for row in rows() {
         for (width, cell) in widths.iter_mut().zip(&row) {
-            *width = cell.len().max(*width);
+            *width = cell.width().max(*width);
         }
     }
     let head = headings.iter().map(|&(name, _)| name.to_owned()).collect();
     for row in std::iter::once(head).chain(rows()) {
         let mut line = String::new();
         for ((cell, &width), (_, align)) in row.iter().zip(&widths).zip(headings) {
+            // By the columns of a terminal; a formatter would count characters.
+            let blanks = " ".repeat(width.saturating_sub(cell.width()));
             match align {
-                Align::Left => line.push_str(&format!("{cell:<width$}  ")),
-                Align::Right => line.push_str(&format!("{cell:>width$}  ")),
+                Align::Left => line.extend([cell.as_str(), &blanks]),
+                Align::Right => line.extend([&blanks, cell.as_str()]),
             }
+            line.push_str("  ");
         }
         writeln!(out, "{}", line.trim_end())?;
     }
@@ -71,6 +76,19 @@ mod tests {
         let mut out = vec![];
         write(&mut out, &headings, rows).unwrap();
         let expected = " id  name\n  1  a       *\n100  longer\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn cells_are_as_wide_as_a_terminal_shows_them() {
+        // A letter with an accent of its own, and two letters that take two columns each.
+        let rows = || {
+            let rows = [["e\u{301}", "1"], ["\u{6771}\u{4eac}", "22"], ["abcde", "3"]];
+            rows.into_iter().map(|row| row.map(str::to_owned).to_vec())
+        };
+        let mut out = vec![];
+        write(&mut out, &[("name", Align::Left), ("n", Align::Right)], rows).unwrap();
+        let expected = "name    n\ne\u{301}       1\n\u{6771}\u{4eac}   22\nabcde   3\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 

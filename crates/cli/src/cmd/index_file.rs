@@ -6,7 +6,6 @@ mod csv;
 mod field;
 mod get;
 mod info;
-pub(crate) mod json;
 mod raw;
 mod smallest;
 mod store;
@@ -14,6 +13,8 @@ mod value;
 mod verify;
 
 use std::io::{BufRead, Write};
+
+pub(crate) use crate::cmd::json;
 
 /// Index tables of numbers and search them.
 ///

@@ -9,14 +9,13 @@ use tapdex_engine::archive::{Archive, Segment};
 use tapdex_engine::fields::FieldSet;
 use tapdex_engine::index::SectionKind;
 use tapdex_engine::time::{TimeRange, format_time};
-use tapdex_record::status::{Losses, SourceStatus, Status, Totals};
+use tapdex_record::status::Status;
 use tapdex_report::table::{self, Align};
 
 use super::ask::{ArchiveArg, line};
-use super::index_file::json;
 use super::missing::{self, AllowArg, Story};
 use super::record::by_stage;
-use super::{CANNOT_WRITE, counted, note, shown_packets};
+use super::{CANNOT_WRITE, counted, json, note, shown_packets};
 
 /// Show what an archive has: packets, times, gaps, and what the indexes take.
 ///
@@ -338,104 +337,51 @@ fn write_json(
     info: &Info,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let time = |time: Option<u64>| match time {
-        Some(time) => format!("\"{}\"", format_time(time)),
-        None => "null".to_owned(),
+    let head = json::Archive {
+        archive: archive.folder().display().to_string(),
+        segments: info.segments.len(),
+        packets: info.packets,
+        wire_bytes: info.wire_bytes,
+        captured_bytes: info.captured,
+        flows: info.flows,
+        first: info.window.map(|(first, _)| json::Time(first)),
+        last: info.window.map(|(_, last)| json::Time(last)),
+        index_bytes: info.index_bytes,
+        unindexed: info.unindexed,
+        gaps: info.gaps.len(),
+        damaged: info.damaged,
+        incomplete: missing::lines(&info.missing),
     };
-    let (first, last) = (info.window.map(|w| w.0), info.window.map(|w| w.1));
-    let object = [
-        ("archive", json::string(&archive.folder().display().to_string())),
-        ("segments", info.segments.len().to_string()),
-        ("packets", info.packets.to_string()),
-        ("wire_bytes", info.wire_bytes.to_string()),
-        ("captured_bytes", info.captured.to_string()),
-        ("flows", info.flows.to_string()),
-        ("first", time(first)),
-        ("last", time(last)),
-        ("index_bytes", info.index_bytes.to_string()),
-        ("unindexed", info.unindexed.to_string()),
-        ("gaps", info.gaps.len().to_string()),
-        ("damaged", info.damaged.to_string()),
-        ("incomplete", missing::json_list(&info.missing)),
-    ];
-    line(out, format_args!("{}", super::json_object(&object)))?;
+    json::line(out, &head)?;
     if let Some((status, running)) = &info.recorder {
-        line(out, format_args!("{}", recorder_json(status, *running)))?;
+        let state = recorder_state(status, *running);
+        json::line(out, &json::RecorderLine::new(status, state, *running))?;
     }
     if args.fields {
-        for (name, sum) in &info.fields {
-            let codecs: Vec<String> =
-                sum.codecs.iter().map(|(codec, count)| format!(r#""{codec}":{count}"#)).collect();
-            line(
-                out,
-                format_args!(
-                    r#"{{"field":"{name}","bytes":{},"columns":{},"codecs":{{{}}}}}"#,
-                    sum.bytes,
-                    sum.columns,
-                    codecs.join(",")
-                ),
-            )?;
+        for (field, sum) in &info.fields {
+            let FieldSum { bytes, columns, codecs } = sum;
+            json::line(out, &json::Field { field, bytes: *bytes, columns: *columns, codecs })?;
         }
     }
     if args.segments {
         for segment in &info.segments {
             let note = segment.note();
-            let object = [
-                ("segment", json::string(&segment.path().display().to_string())),
-                ("file", json::string(&shown_packets(segment))),
-                ("packets", note.records.to_string()),
-                ("first", time(Some(note.time_min))),
-                ("last", time(Some(note.time_max))),
-                ("index_bytes", segment.index().len_bytes().to_string()),
-                ("order", json::string(segment.index().row_order().name())),
-                ("damage", json::string(&note.source.damage)),
-            ];
-            line(out, format_args!("{}", super::json_object(&object)))?;
+            let line = json::Segment {
+                segment: segment.path().display().to_string(),
+                file: shown_packets(segment),
+                packets: note.records,
+                first: json::Time(note.time_min),
+                last: json::Time(note.time_max),
+                index_bytes: segment.index().len_bytes(),
+                order: segment.index().row_order().name(),
+                damage: &note.source.damage,
+            };
+            json::line(out, &line)?;
         }
     }
     for &(end, start) in &info.gaps {
-        let (from, to) = (time(Some(end)), time(Some(start)));
-        let ns = start - end;
-        line(out, format_args!(r#"{{"gap":{{"from":{from},"to":{to},"ns":{ns}}}}}"#))?;
+        let gap = json::Gap { from: json::Time(end), to: json::Time(start), ns: start - end };
+        json::line(out, &json::GapLine { gap })?;
     }
     Ok(())
-}
-
-/// What a recorder says of itself, as JSON.
-fn recorder_json(status: &Status, running: bool) -> String {
-    let losses = |lost: &Losses| {
-        let lost = lost.by_stage().map(|(stage, lost)| (stage, lost.to_string()));
-        super::json_object(&lost)
-    };
-    let totals = |totals: &Totals| {
-        super::json_object(&[
-            ("packets", totals.packets.to_string()),
-            ("wire_bytes", totals.wire_bytes.to_string()),
-            ("lost", losses(&totals.lost)),
-            ("removed_segments", totals.removed_segments.to_string()),
-            ("removed_packets", totals.removed_packets.to_string()),
-            ("pauses", totals.pauses.to_string()),
-        ])
-    };
-    let source = |source: &SourceStatus| {
-        super::json_object(&[
-            ("name", json::string(&source.name)),
-            ("up", source.up.to_string()),
-            ("received", source.received.to_string()),
-            ("stored", source.stored.to_string()),
-            ("lost", losses(&source.lost)),
-        ])
-    };
-    let sources: Vec<String> = status.sources.iter().map(source).collect();
-    let object = [
-        ("state", json::string(recorder_state(status, running))),
-        ("pid", status.pid.to_string()),
-        ("updated", json::string(&format_time(status.updated_ns))),
-        ("running", running.to_string()),
-        ("run", totals(&status.run)),
-        ("total", totals(&status.total)),
-        ("waiting", status.waiting.to_string()),
-        ("sources", format!("[{}]", sources.join(","))),
-    ];
-    super::json_object(&[("recorder", super::json_object(&object))])
 }

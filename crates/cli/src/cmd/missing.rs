@@ -3,8 +3,7 @@
 use tapdex_engine::archive::{Cause, Gap};
 use tapdex_engine::time::format_time;
 
-use super::index_file::json;
-use super::{Incomplete, counted, json_object, note};
+use super::{Incomplete, counted, json, note};
 
 /// Whether an answer may lack something.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
@@ -99,27 +98,31 @@ impl Story {
 
     /// For programs.
     pub(crate) fn json(&self) -> String {
-        let number = |number: Option<u64>| number.map_or("null".to_owned(), |n| n.to_string());
-        let time = |time: Option<u64>| match time {
-            Some(time) => json::string(&format_time(time)),
-            None => "null".to_owned(),
-        };
-        json_object(&[
-            ("cause", json::string(self.cause.name())),
-            ("packets", number(self.packets)),
-            ("bytes", number(self.bytes)),
-            ("from", time(self.span.map(|(from, _)| from))),
-            ("to", time(self.span.map(|(_, to)| to))),
-            ("intervals", self.intervals.to_string()),
-            ("what", json::string(&self.what)),
-        ])
+        json::text(&self.line())
     }
+
+    /// The same, as a part of something else.
+    fn line(&self) -> json::Missing<'_> {
+        json::Missing {
+            cause: self.cause.name(),
+            packets: self.packets,
+            bytes: self.bytes,
+            from: self.span.map(|(from, _)| json::Time(from)),
+            to: self.span.map(|(_, to)| json::Time(to)),
+            intervals: self.intervals,
+            what: &self.what,
+        }
+    }
+}
+
+/// What is missing, for programs.
+pub(crate) fn lines(stories: &[Story]) -> Vec<json::Missing<'_>> {
+    stories.iter().map(Story::line).collect()
 }
 
 /// What is missing, as a list of JSON.
 pub(crate) fn json_list(stories: &[Story]) -> String {
-    let list: Vec<String> = stories.iter().map(Story::json).collect();
-    format!("[{}]", list.join(","))
+    json::text(&lines(stories))
 }
 
 /// How much is missing, in a few words.

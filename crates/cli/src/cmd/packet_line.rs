@@ -1,5 +1,6 @@
 //! A packet on one line: as text, as CSV, as JSON.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +12,7 @@ use tapdex_engine::packet::{
 };
 use tapdex_engine::time::format_time;
 
-use super::index_file::json;
+use super::json;
 
 /// What is printed of a packet.
 pub(super) struct PacketLine<'a> {
@@ -58,22 +59,22 @@ impl<'a> PacketLine<'a> {
         [ETHERTYPE_IPV4, ETHERTYPE_IPV6].contains(&self.headers.eth_type)
     }
 
-    fn protocol(&self) -> String {
+    fn protocol(&self) -> Cow<'static, str> {
         let headers = &self.headers;
         let name = match (headers.eth_type, headers.l4) {
-            _ if self.record.link.name().is_none() => return self.record.link.to_string(),
+            _ if self.record.link.name().is_none() => return self.record.link.to_string().into(),
             (ETHERTYPE_ARP, _) => "ARP",
             (ETHERTYPE_RARP, _) => "RARP",
-            _ if !self.is_ip() => return format!("0x{:04x}", headers.eth_type),
+            _ if !self.is_ip() => return format!("0x{:04x}", headers.eth_type).into(),
             (_, protocol::TCP) => "TCP",
             (_, protocol::UDP) => "UDP",
             (_, protocol::SCTP) => "SCTP",
             (_, protocol::ICMP) => "ICMP",
             (_, protocol::ICMP6) => "ICMPv6",
             (_, protocol::GRE) => "GRE",
-            (_, other) => return format!("IP {other}"),
+            (_, other) => return format!("IP {other}").into(),
         };
-        name.to_owned()
+        name.into()
     }
 
     fn flags(&self) -> String {
@@ -173,32 +174,22 @@ impl<'a> PacketLine<'a> {
     /// For programs.
     pub(super) fn json(&self) -> String {
         let [src, dst] = self.ends();
-        let mut text = format!(
-            r#"{{"time":"{}","src":"{src}","dst":"{dst}","protocol":"{}""#,
-            format_time(self.record.time_ns),
-            self.protocol()
-        );
-        if self.has_ports() {
-            let (src, dst) = (self.headers.port_src, self.headers.port_dst);
-            let _ = write!(text, r#","src_port":{src},"dst_port":{dst}"#);
-        }
-        let (len, captured) = (self.record.wire_len, self.record.data.len());
-        let _ = write!(text, r#","length":{len},"captured":{captured}"#);
-        for (name, value) in
-            [("vlan", self.vlan()), ("flags", self.flags()), ("tunnel", self.tunnel())]
-        {
-            if !value.is_empty() {
-                let _ = write!(text, r#","{name}":{}"#, json::string(&value));
-            }
-        }
-        let _ = write!(
-            text,
-            r#","file":{},"number":{},"offset":{}}}"#,
-            json::string(self.file),
-            self.number,
-            self.record.offset
-        );
-        text
+        json::text(&json::Packet {
+            time: json::Time(self.record.time_ns),
+            src,
+            dst,
+            protocol: self.protocol(),
+            src_port: self.has_ports().then_some(self.headers.port_src),
+            dst_port: self.has_ports().then_some(self.headers.port_dst),
+            length: self.record.wire_len,
+            captured: self.record.data.len(),
+            vlan: self.vlan(),
+            flags: self.flags(),
+            tunnel: self.tunnel(),
+            file: self.file,
+            number: self.number,
+            offset: self.record.offset,
+        })
     }
 }
 

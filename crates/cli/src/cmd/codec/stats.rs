@@ -8,6 +8,7 @@ use tapdex_report::table::{self, Align};
 
 use super::ids;
 use crate::cmd::CANNOT_WRITE;
+use crate::cmd::json::{self, Rounded};
 
 /// Compare the size of a set in every codec.
 ///
@@ -45,12 +46,10 @@ pub(super) fn run(args: &Args, input: &mut dyn BufRead, out: &mut dyn Write) -> 
     let rows = args.rows.unwrap_or_else(|| ids.last().map_or(0, |&last| last + 1));
     let density = ratio(ids.len() as u64, rows.into());
     let lines = lines(&ids);
-    let written = if args.json {
-        write_json(ids.len(), rows, density, &lines, out)
-    } else {
-        write_table(ids.len(), rows, density, &lines, out)
-    };
-    written.context(CANNOT_WRITE)
+    if args.json {
+        return write_json(ids.len(), rows, density, &lines, out);
+    }
+    write_table(ids.len(), rows, density, &lines, out).context(CANNOT_WRITE)
 }
 
 fn lines(ids: &[u32]) -> Vec<Line> {
@@ -113,22 +112,24 @@ fn write_table(
     table::write(out, &headings, rows)
 }
 
-/// Names are plain words and numbers are finite, so nothing needs escaping.
 fn write_json(
     ids: usize,
     rows: u32,
     density: Option<f64>,
     lines: &[Line],
     out: &mut dyn Write,
-) -> io::Result<()> {
-    let or_null = |number: Option<String>| number.unwrap_or("null".to_owned());
-    let density = or_null(density.map(four_digits));
-    writeln!(out, r#"{{"ids":{ids},"rows":{rows},"density":{density}}}"#)?;
-    for Line { name, bytes, bits_per_id, ratio_to_wah, smallest } in lines {
-        let bits_per_id = or_null(bits_per_id.map(two_decimals));
-        let ratio_to_wah = or_null(ratio_to_wah.map(two_decimals));
-        write!(out, r#"{{"codec":"{name}","bytes":{bytes},"bits_per_id":{bits_per_id},"#)?;
-        writeln!(out, r#""ratio_to_wah":{ratio_to_wah},"smallest":{smallest}}}"#)?;
+) -> anyhow::Result<()> {
+    let density = density.map(four_digits).map(Rounded);
+    json::line(out, &json::Ids { ids, rows, density })?;
+    for &Line { name, bytes, bits_per_id, ratio_to_wah, smallest } in lines {
+        let line = json::InCodec {
+            codec: name,
+            bytes,
+            bits_per_id: bits_per_id.map(two_decimals).map(Rounded),
+            ratio_to_wah: ratio_to_wah.map(two_decimals).map(Rounded),
+            smallest,
+        };
+        json::line(out, &line)?;
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use tapdex_engine::IndexError;
 use tapdex_engine::index::{Field, Index, SectionKind};
 use tapdex_report::table::{self, Align};
 
-use super::json;
 use crate::cmd::CANNOT_WRITE;
+use crate::cmd::json::{self, Rounded};
 
 /// Show what an index file holds, and what takes how many bytes.
 ///
@@ -54,8 +54,10 @@ struct Info<'a> {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let index = Index::open(&args.path)?;
     let info = Info::new(&index)?;
-    let written = if args.json { info.write_json(out) } else { info.write_tables(out) };
-    written.context(CANNOT_WRITE)
+    if args.json {
+        return info.write_json(out);
+    }
+    info.write_tables(out).context(CANNOT_WRITE)
 }
 
 impl<'a> Info<'a> {
@@ -169,39 +171,45 @@ impl<'a> Info<'a> {
         table::write(out, &headings, || lines.iter().cloned())
     }
 
-    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn write_json(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let index = self.index;
-        let (rows, bytes, version) = (index.rows(), index.len_bytes(), index.version());
-        let order = index.row_order().name();
-        let times = match self.times {
-            Some((first, last)) => format!(r#"{{"first":{first},"last":{last}}}"#),
-            None => "null".to_owned(),
+        let head = json::IndexFile {
+            rows: index.rows(),
+            order: index.row_order().name(),
+            version: index.version(),
+            bytes: index.len_bytes(),
+            times: self.times.map(|(first, last)| json::Times { first, last }),
         };
-        write!(out, r#"{{"rows":{rows},"order":"{order}","version":{version},"#)?;
-        writeln!(out, r#""bytes":{bytes},"times":{times}}}"#)?;
-        let sizes = |bytes| {
-            let a_row = self.bytes_a_row(bytes).unwrap_or("null".to_owned());
-            let percent = self.percent(bytes);
-            format!(r#""bytes":{bytes},"bytes_per_row":{a_row},"percent":{percent}"#)
+        json::line(out, &head)?;
+        let size = |bytes| json::Size {
+            bytes,
+            bytes_per_row: self.bytes_a_row(bytes).map(Rounded),
+            percent: Rounded(self.percent(bytes)),
         };
         for columns in self.fields() {
-            let field = columns[0].field;
-            let (name, bits) = (json::string(&field.name), field.bits());
-            let bytes = columns.iter().map(|column| column.bytes).sum();
-            let sizes = sizes(bytes);
-            let len = columns.len();
-            writeln!(out, r#"{{"field":{name},"bits":{bits},"columns":{len},{sizes}}}"#)?;
+            let line = json::TableField {
+                field: &columns[0].field.name,
+                bits: columns[0].field.bits(),
+                columns: columns.len(),
+                size: size(columns.iter().map(|column| column.bytes).sum()),
+            };
+            json::line(out, &line)?;
         }
         for column in &self.columns {
-            let (name, digit, keys) = (json::string(&column.field.name), column.digit, column.keys);
-            let spec = column.field.columns[digit];
-            let (bits, codec, w) = (spec.width.bits(), spec.codec, spec.codec.parameter());
-            let w = if w == 0 { "null".to_owned() } else { w.to_string() };
-            write!(out, r#"{{"field":{name},"digit":{digit},"bits":{bits},"codec":"{codec}","#)?;
-            writeln!(out, r#""w":{w},"keys":{keys},{}}}"#, sizes(column.bytes))?;
+            let spec = column.field.columns[column.digit];
+            let line = json::TableColumn {
+                field: &column.field.name,
+                digit: column.digit,
+                bits: spec.width.bits(),
+                codec: spec.codec.name(),
+                w: Some(spec.codec.parameter()).filter(|&w| w > 0),
+                keys: column.keys,
+                size: size(column.bytes),
+            };
+            json::line(out, &line)?;
         }
-        for &(name, bytes) in &self.sections {
-            writeln!(out, r#"{{"section":"{name}",{}}}"#, sizes(bytes))?;
+        for &(section, bytes) in &self.sections {
+            json::line(out, &json::Section { section, size: size(bytes) })?;
         }
         Ok(())
     }
