@@ -1,4 +1,4 @@
-//! The subcommands, one file each, and what they share.
+//! The subcommands, one file each, and shared code.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -40,7 +40,7 @@ pub(crate) mod progress;
 pub(crate) const CANNOT_READ: &str = "cannot read standard input";
 pub(crate) const CANNOT_WRITE: &str = "cannot write standard output";
 
-/// The end of a command that found damage: what it had to say is in its output.
+/// A command found damage and has printed the details.
 #[derive(Debug)]
 pub(crate) struct Damaged(pub(crate) String);
 
@@ -52,7 +52,7 @@ impl std::fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// The end of a command that could not look at everything; the rest is in its output.
+/// A command could not read everything and has printed the details.
 #[derive(Debug)]
 pub(crate) struct Incomplete(pub(crate) String);
 
@@ -64,7 +64,7 @@ impl std::fmt::Display for Incomplete {
 
 impl std::error::Error for Incomplete {}
 
-/// The end of a command that was told to stop.
+/// A command was interrupted.
 #[derive(Debug)]
 pub(crate) struct Interrupted;
 
@@ -76,7 +76,7 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// The end of a command that found nothing and was asked to say so.
+/// No packet matches, and the user asked for an exit code.
 #[derive(Debug)]
 pub(crate) struct Nothing;
 
@@ -98,7 +98,7 @@ impl std::fmt::Display for Logged {
     }
 }
 
-/// A number and what it counts: 1 packet, 2 packets.
+/// A number with its noun: 1 packet, 2 packets.
 pub(crate) fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
@@ -110,9 +110,9 @@ pub(crate) fn json_object(members: &[(&str, String)]) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// A path for people: from the current folder if it lies below that, and without detours.
+/// A path for messages: canonical, and relative to the current folder if it is below it.
 pub(crate) fn shown_path(path: &Path) -> String {
-    // It may not be there yet, but its folder is.
+    // The file may not exist yet, but its folder does.
     let folder = path.parent().zip(path.file_name());
     let real = path
         .canonicalize()
@@ -124,7 +124,7 @@ pub(crate) fn shown_path(path: &Path) -> String {
     below.unwrap_or(&real).display().to_string()
 }
 
-/// The file with a segment's packets for people, by the name that it has when it is complete.
+/// The path of a segment's capture for messages, with the name it has once it is complete.
 pub(crate) fn shown_packets(segment: &Segment) -> String {
     match segment.is_draft() {
         true => shown_path(&segment.note().source.absolute_path()),
@@ -132,8 +132,8 @@ pub(crate) fn shown_packets(segment: &Segment) -> String {
     }
 }
 
-/// Tells the user something on standard error; standard output is for data. What it says may come
-/// from captures and names of files: only lines that are indented are lines of their own.
+/// Prints a message on standard error; standard output is for data. The text may contain file names
+/// and bytes of captures, so control characters are escaped, except line ends before an indent.
 pub(crate) fn note(text: &str) {
     write_note(&escaped_note(text));
 }
@@ -144,26 +144,26 @@ pub(crate) fn escaped_note(text: &str) -> String {
     format!("tapdex: {}\n", lines.join("\n  "))
 }
 
-/// The same for text that nobody else has a part in, of any number of lines.
+/// The same for our own text with any number of lines.
 pub(crate) fn note_lines(text: &str) {
     let lines: Vec<String> = text.split('\n').map(escaped).collect();
     write_note(&format!("tapdex: {}\n", lines.join("\n")));
 }
 
 fn write_note(lines: &str) {
-    // Nobody is left to be told when this fails, and the work itself can go on.
-    // In one piece, or other output on the same terminal comes between.
+    // If this fails there is nobody left to tell, and the work can go on. Written in one call, so
+    // that no other output comes between.
     progress::beside(|| {
         drop(io::stderr().write_all(lines.as_bytes()));
     });
 }
 
-/// Text for a terminal on one line: control characters are escaped.
+/// Text on one line, with control characters escaped.
 pub(crate) fn escaped(text: &str) -> String {
     tapdex_report::table::escaped(text)
 }
 
-/// Text of the input for a message: fit for a terminal and not too long.
+/// Input text for a message: escaped and shortened.
 pub(crate) fn shown(text: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 40;
     let start = &text[..text.len().min(SHOWN_BYTES_MAX)];

@@ -1,4 +1,4 @@
-//! The `tapdex` command: reads the arguments, runs one subcommand, and turns its end into an exit
+//! The `tapdex` command: parses the arguments, runs a subcommand, and turns the result into an exit
 //! code.
 
 #![forbid(unsafe_code)]
@@ -21,12 +21,11 @@ use tapdex_record::recorder::RecordError;
 use tapdex_record::replay::SendError;
 use tapdex_record::source::SourceError;
 
-/// No packet matches, where that was asked.
+/// No packet matches, and the user asked to be told.
 const EXIT_NOTHING: u8 = 1;
-/// Bad usage or bad input, or no GPU where one was asked for: trying again with the same words will
-/// not help.
+/// Bad usage, bad input, or a requested GPU that does not exist: trying again will not help.
 const EXIT_USAGE: u8 = 2;
-/// A file is not what was written: damaged, cut off, or another kind of file.
+/// A file is damaged, truncated, or of another kind.
 const EXIT_DAMAGED: u8 = 3;
 /// Something could not be read or written, or a GPU failed.
 const EXIT_IO: u8 = 4;
@@ -40,14 +39,14 @@ const BUFFER_BYTES: usize = 1 << 16;
 
 /// The index on a network tap: search days of packets in milliseconds.
 ///
-/// index takes captures into an archive, a folder with an index for each of them. search shows the
-/// packets that match a filter of tcpdump or Wireshark, extract writes them as a capture. Most
-/// filters are answered from the index, and only the packets that are wanted are read. record takes
-/// packets from an interface, and they can be searched as they come:
+/// index adds captures to an archive: a folder with an index of each capture. search prints the
+/// packets that match a tcpdump or Wireshark filter; extract writes them to a new capture. The
+/// index answers most filters, so only matching packets are read. record captures packets from an
+/// interface; they can be searched seconds later:
 ///
 ///     tapdex record -i eth0
 ///
-/// Here with traffic that is made up:
+/// An example with generated traffic:
 ///
 ///     tapdex gen -c 20000 -w a.pcap --force
 ///     tapdex index --quiet a.pcap
@@ -56,19 +55,19 @@ const BUFFER_BYTES: usize = 1 << 16;
 ///     tapdex top src 'tcp.flags.syn == 1'
 ///     tapdex help search
 ///
-/// tapdex demo shows all of it beside tcpdump. index-file and codec are what lies below, by hand:
-/// indexes on tables of numbers, and the codecs of their bitmaps.
+/// tapdex demo compares it with tcpdump. index-file and codec expose the lower layers: indexes of
+/// number tables, and the bitmap codecs.
 ///
 ///     printf 'src,port\n10.0.0.1,443\n10.0.0.2,53\n' > flows.csv
 ///     tapdex index-file build flows.csv -o flows.tdx --force
 ///     tapdex index-file get flows.tdx port=53
 ///     tapdex codec sample --density 0.01 | tapdex codec stats
 ///
-/// Exits with 0 when done, 1 when no packet matches and that was asked, 2 after bad usage or bad
-/// input or where a GPU that was asked for is not there, 3 when a file is damaged or an answer
-/// incomplete, 4 when something could not be read or written or a GPU failed, 5 without permission
-/// to capture or send packets, and 130 after Ctrl-C. That is how record and --follow are meant
-/// to end, so they exit with 0. A reader that stops early, such as head, is no error.
+/// Exit codes: 0 success; 1 no packet matches (with --quiet or --fail-if-empty); 2 bad usage, bad
+/// input, or a requested GPU is not available; 3 a file is damaged or an answer is incomplete; 4 an
+/// I/O error, or a GPU failed; 5 no permission to capture or send packets; 130 Ctrl-C. Ctrl-C is
+/// the normal way to end record and --follow, which then exit with 0. A reader that closes the pipe
+/// early, such as head, is not an error.
 #[derive(Debug, clap::Parser)]
 #[command(name = "tapdex", version, verbatim_doc_comment)]
 struct Cli {
@@ -125,7 +124,7 @@ fn main() -> ExitCode {
         Command::Man(args) => cmd::man::run(args, &mut out),
         Command::Completion(args) => cmd::completion::run(args, &mut out),
     };
-    // Also after an error: what was found until then is worth having.
+    // Also after an error: keep what was found so far.
     let flushed = out.flush().context(cmd::CANNOT_WRITE);
     match result.and(flushed) {
         Ok(()) => ExitCode::SUCCESS,
@@ -133,7 +132,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints what clap has to say: help that was asked for, or what is wrong with the arguments.
+/// Prints clap's message: the help, or what is wrong with the arguments.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         return match error.print() {
@@ -168,7 +167,7 @@ fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if io_error.is_some() { EXIT_IO } else { exit_code(error) })
 }
 
-/// The exit code of an error in which the system had no part.
+/// The exit code of an error that is not an I/O error.
 fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<cmd::Damaged>() || error.is::<cmd::Incomplete>() {
         return EXIT_DAMAGED;

@@ -465,7 +465,7 @@ mod extract {
         let place = indexed();
         std::fs::write(place.path("mine.pcapng"), "precious").unwrap();
         let said = place.words("extract -w mine.pcapng tcp").failed(2);
-        assert_eq!(said, "tapdex: mine.pcapng is there; --force replaces it\n");
+        assert_eq!(said, "tapdex: mine.pcapng exists; --force replaces it\n");
         assert_eq!(std::fs::read(place.path("mine.pcapng")).unwrap(), b"precious");
         place.words("extract -w mine.pcapng tcp --force").done();
         assert_eq!(packets(&place.path("mine.pcapng")).len() as u64, place.count("tcp"));
@@ -713,7 +713,7 @@ mod made_up {
         let output = command.env("TMPDIR", &temporary).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{text}");
-        assert!(text.contains("found the same number of packets each time"), "{text}");
+        assert!(text.contains("found the same number of packets every time"), "{text}");
         assert_eq!(text.lines().filter(|line| line.contains("port")).count(), 3, "{text}");
         assert_eq!(temporary.read_dir().unwrap().count(), 0);
         place.words("demo --packets 2000 --keep kept").done();

@@ -183,7 +183,7 @@ fn words_that_name_no_device_are_refused() {
             let said = place.run(&format!("{command} --device {word}"), &[]).failed(2);
             let expected = format!(
                 "tapdex: invalid value '{word}' for '--device <DEVICE>': expected auto, cpu, cuda, \
-                 or cuda:N with N counted from 0\n"
+                 or cuda:N with N from 0\n"
             );
             assert!(said.starts_with(&expected), "{said}");
         }
@@ -195,7 +195,7 @@ fn the_benchmark_of_a_gpu_needs_one() {
     let place = Place::new();
     for device in ["cpu", "auto"] {
         let said = place.run(&format!("bench gpu --device {device}"), &NO_CARD).failed(2);
-        let expected = format!("tapdex: --device {device}: this is about a GPU, such as cuda\n");
+        let expected = format!("tapdex: --device {device}: expected a GPU, such as cuda\n");
         assert_eq!(said, expected);
     }
     for (option, expected) in [

@@ -186,7 +186,7 @@ mod encode {
     #[test]
     fn auto_takes_the_smallest_and_says_so() {
         let ended = tapdex("codec encode --codec auto --rows 217", "44-80\n168-171\n");
-        assert_eq!(ended.err, "tapdex: took masc, 12 bytes\n");
+        assert_eq!(ended.err, "tapdex: used masc, 12 bytes\n");
         assert_eq!((ended.code, ended.out), (Some(0), b"0000002D\nC0000026\n48000059\n".to_vec()));
     }
 
@@ -198,11 +198,11 @@ mod encode {
 
     #[test]
     fn ids_that_do_not_ascend_are_refused() {
-        let must = "but ids must ascend and none may come twice";
+        let must = "but ids must ascend without duplicates";
         tapdex("codec encode --codec wah --rows 100", "\n7\n5\n")
-            .refused(&format!("cannot read line 3: id 5 does not come after id 7, {must}"));
+            .refused(&format!("cannot read line 3: id 5 follows id 7, {must}"));
         tapdex("codec encode --codec wah --rows 100", "3-7\n7\n")
-            .refused(&format!("cannot read line 2: id 7 does not come after id 7, {must}"));
+            .refused(&format!("cannot read line 2: id 7 follows id 7, {must}"));
     }
 
     #[test]
@@ -224,9 +224,9 @@ mod encode {
     #[test]
     fn an_id_past_the_rows_is_refused() {
         tapdex("codec encode --codec wah --rows 100", "1\n100\n")
-            .refused("cannot read line 2: id 100 is at or past --rows 100");
+            .refused("cannot read line 2: id 100 is not below --rows 100");
         tapdex("codec encode --codec wah --rows 100", "5-4294967296\n")
-            .refused("cannot read line 1: id 4294967296 is at or past --rows 100");
+            .refused("cannot read line 1: id 4294967296 is not below --rows 100");
     }
 
     #[test]
@@ -241,11 +241,11 @@ mod encode {
     fn options_of_another_codec_are_refused() {
         for codec in ["wah", "masc", "auto"] {
             tapdex(&format!("codec encode --codec {codec} --rows 9 --w 7"), "")
-                .refused(&format!("--w is for --codec hipes only, not for {codec}"));
+                .refused(&format!("--w applies to --codec hipes only, not to {codec}"));
         }
         for codec in ["wah", "hipes", "auto"] {
             tapdex(&format!("codec encode --codec {codec} --rows 9 --windowed"), "")
-                .refused(&format!("--windowed is for --codec masc only, not for {codec}"));
+                .refused(&format!("--windowed applies to --codec masc only, not to {codec}"));
         }
     }
 
@@ -293,7 +293,7 @@ mod decode {
     fn rows_that_are_too_few_are_hinted_at() {
         tapdex("codec decode --codec masc --rows 171", "0000002D C0000026 48000059").refused(
             "not what --codec masc writes for 171 rows: rows at or past the row count 171, \
-             said at offset 8\n  hint: the last id is 171, so that --rows must be at least 172",
+             said at offset 8\n  hint: the last id is 171, so --rows must be at least 172",
         );
     }
 
@@ -322,7 +322,7 @@ mod decode {
     fn an_empty_roaring_stream_is_hinted_at() {
         let ended = tapdex("codec decode --codec roaring --rows 9", "");
         assert_eq!((ended.code, ended.out.as_slice()), (Some(2), &b""[..]));
-        let hint = "\n  hint: the input is empty, but roaring has bytes for the empty set\n";
+        let hint = "\n  hint: the input is empty, but roaring encodes the empty set as bytes\n";
         assert!(ended.err.ends_with(hint), "{}", ended.err);
     }
 
@@ -333,9 +333,9 @@ mod decode {
              plwah-plus, compax, compax2, secompax, masc, hipes, roaring]",
         );
         tapdex("codec decode --codec wah --rows 9 --w 7", "")
-            .refused("--w is for --codec hipes only, not for wah");
+            .refused("--w applies to --codec hipes only, not to wah");
         tapdex("codec decode --codec wah --rows 9 --windowed", "")
-            .refused("--windowed is for --codec masc only, not for wah");
+            .refused("--windowed applies to --codec masc only, not to wah");
     }
 }
 
@@ -577,9 +577,9 @@ wah             0            -             -  *
     #[test]
     fn ids_past_the_rows_or_the_largest_are_refused() {
         tapdex("codec stats --rows 80", "44-80\n")
-            .refused("cannot read line 1: id 80 is at or past --rows 80");
+            .refused("cannot read line 1: id 80 is not below --rows 80");
         tapdex("codec stats", "4294967295\n")
-            .refused("cannot read line 1: id 4294967295 is past 4294967294, the largest");
+            .refused("cannot read line 1: id 4294967295 is above the maximum 4294967294");
     }
 
     #[test]

@@ -331,7 +331,7 @@ fn it_ends_when_its_reader_is_gone() {
     place.sh("tapdex gen -c 3 -w a.pcap && tapdex index a.pcap -o archive");
     for args in ["search -r archive --follow", "extract -r archive --follow -w -"] {
         let mut follower = place.start(args);
-        follower.says("no recorder runs on archive; waiting");
+        follower.says("no recorder is running on archive; waiting");
         let mut some = [0; 10];
         follower.out.as_mut().unwrap().read_exact(&mut some).unwrap();
         // It waits as long as there is a reader.
@@ -391,7 +391,7 @@ fn a_damaged_recording_is_said() {
     for _ in 0..20 {
         follower.line();
     }
-    follower.says("no recorder runs on archive");
+    follower.says("no recorder is running on archive");
     // The same packets once more, but the last one is cut off.
     let bytes = std::fs::read(place.path(&format!("archive/packets/{first}"))).unwrap();
     let second = first.replace("-0000000001-", "-0000000002-");
@@ -458,7 +458,7 @@ fn sigterm_clears_up_as_ctrl_c_does() {
     indexer.feed(&pieces[50..]);
     drop(indexer.input.take());
     let said = indexer.ends(130);
-    assert!(said.contains("interrupted; what was finished is kept"), "{said}");
+    assert!(said.contains("interrupted; finished segments are kept"), "{said}");
 }
 
 #[test]
@@ -468,7 +468,7 @@ fn nohup_goes_on_when_the_terminal_is_gone() {
     let mut command = Command::new("sh");
     let line = format!("trap '' HUP; exec {TAPDEX} search -r archive --follow");
     let mut follower = place.spawn(command.args(["-c", &line]).stdin(Stdio::null()));
-    follower.says("no recorder runs on archive");
+    follower.says("no recorder is running on archive");
     let threads = follower.threads();
     assert!(threads.len() > 1 && threads.iter().all(|thread| thread.is_deaf_to(HANGUP)));
     follower.signal("HUP");

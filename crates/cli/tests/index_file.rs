@@ -31,7 +31,7 @@ mod build {
         let len = folder.read("flows.tdx").len();
         let a_row = len as f64 / 3.0;
         let expected = format!("wrote flows.tdx: 3 rows, 3 fields, {len} bytes, {a_row:.2} bytes");
-        assert!(ended.err.starts_with(&format!("tapdex: {expected} a row, ")), "{}", ended.err);
+        assert!(ended.err.starts_with(&format!("tapdex: {expected} per row, ")), "{}", ended.err);
         assert_eq!((ended.code, ended.out.as_str()), (Some(0), ""));
         assert_eq!(folder.names(), ["flows.csv", "flows.tdx"]);
     }
@@ -69,7 +69,7 @@ mod build {
         folder.write("c.csv", "len,src,port,x\n80,10.0.0.2,53,1\n");
         folder.run("build a.csv c.csv -o c.tdx").failed(
             2,
-            "cannot read c.csv:1: column 'x' is not in the first table: name those to take with \
+            "cannot read c.csv:1: column 'x' is not in the first table: select columns with \
              --field",
         );
         folder.run("build a.csv c.csv -o c.tdx --field len --field port").done();
@@ -155,7 +155,7 @@ port         16                     304      101.333     11.0
         );
         folder
             .run("build flows.csv -o x.tdx --force --w 9")
-            .failed(2, "--w is for hipes only, which no field is to have");
+            .failed(2, "--w applies to hipes only, but no field uses it");
     }
 
     #[test]
@@ -182,12 +182,12 @@ port         16                     304      101.333     11.0
             ("", "'': expected a value at character 1"),
             ("-1", "'-1': expected a decimal digit at character 1"),
             ("0x", "'0x': expected a hexadecimal digit at character 3"),
-            ("65536", "'65536': the value needs 17 bits, and the field has 16"),
+            ("65536", "'65536': the value needs 17 bits, but the field has 16"),
             (
                 "10.0.0.1",
-                "'10.0.0.1': an IPv4 address needs a field of 32 bits, and this one has 16",
+                "'10.0.0.1': an IPv4 address needs a field of 32 bits, but this one has 16",
             ),
-            ("::1", "'::1': an IPv6 address needs a field of 128 bits, and this one has 16"),
+            ("::1", "'::1': an IPv6 address needs a field of 128 bits, but this one has 16"),
             (
                 "\x1b[31m0123456789012345678901234567890123456789",
                 "'\\u{1b}[31m01234567890123456789012345678901234..': expected a decimal digit at \
@@ -211,7 +211,7 @@ port         16                     304      101.333     11.0
         folder.write("t.csv", "ip\n10.0.0.1\n::1\n");
         folder.run("build t.csv -o t.tdx").failed(
             2,
-            "column 'ip' has an IPv4 address and another value of 128 bits, and a field holds one \
+            "column 'ip' mixes an IPv4 address with a value of 128 bits, but a field holds one \
              kind",
         );
     }
@@ -233,10 +233,10 @@ port         16                     304      101.333     11.0
         let folder = flows();
         folder
             .run("build flows.csv -o x.tdx --field dst:32")
-            .failed(2, "cannot read flows.csv:1: there is no column 'dst', only src, port, len");
+            .failed(2, "cannot read flows.csv:1: no column 'dst'; there are: src, port, len");
         folder
             .run("build flows.csv -o x.tdx --time ts")
-            .failed(2, "cannot read flows.csv:1: there is no column 'ts', only src, port, len");
+            .failed(2, "cannot read flows.csv:1: no column 'ts'; there are: src, port, len");
         folder
             .run("build flows.csv -o x.tdx --sort-by src,dst")
             .failed(2, "--sort-by: no field 'dst', expected one of: src, port, len");
@@ -245,20 +245,18 @@ port         16                     304      101.333     11.0
             .failed(2, "cannot read standard input:1: there are two columns 'a'");
         folder
             .run_with("build - -o x.tdx", "a,,b\n")
-            .failed(2, "cannot read standard input:1: there is a column without a name");
-        folder.run_with("build - -o x.tdx", b"a,\xFF\n").failed(
-            2,
-            "cannot read standard input:1: the name of a column, '\u{fffd}', is not UTF-8",
-        );
+            .failed(2, "cannot read standard input:1: a column has no name");
+        folder
+            .run_with("build - -o x.tdx", b"a,\xFF\n")
+            .failed(2, "cannot read standard input:1: the column name '\u{fffd}' is not UTF-8");
     }
 
     #[test]
     fn tables_without_fields_are_refused() {
         let folder = flows();
-        folder.run_with("build - -o x.tdx", "").failed(
-            2,
-            "cannot read standard input: there is no line with the names of the columns",
-        );
+        folder
+            .run_with("build - -o x.tdx", "")
+            .failed(2, "cannot read standard input: the line with the column names is missing");
         folder
             .run_with("build - -o x.tdx --time ts", "ts\n1\n")
             .failed(2, "cannot read standard input:1: there is no column to index");
@@ -277,11 +275,11 @@ port         16                     304      101.333     11.0
         let folder = flows();
         folder.write("a", [1, 2]);
         for (args, message) in [
-            ("flows.tdx", "'flows.tdx' does not end in .csv: give --csv if it is"),
-            ("flows.csv --field a:8=a", "give tables, or a file for each --field, but not both"),
-            ("--field a:8=a --field b:8", "--field: 'b' has no =FILE, but others have"),
+            ("flows.tdx", "'flows.tdx' does not end in .csv: give --csv if it is CSV"),
+            ("flows.csv --field a:8=a", "give tables, or a file for each --field, not both"),
+            ("--field a:8=a --field b:8", "--field: 'b' has no =FILE, but other fields do"),
             ("--field a=a", "--field: 'a' has a file and needs :BITS"),
-            ("--field a:8=a --field a:16=a", "--field: 'a' is there twice"),
+            ("--field a:8=a --field a:16=a", "--field: 'a' is given twice"),
             ("--field a:8=a --time ts", "--time: there is no --field 'ts'"),
             ("--field a:8=a --field b:8=a --time b", "--time: 'b' has 8 bits, expected 64"),
         ] {
@@ -296,11 +294,7 @@ port         16                     304      101.333     11.0
                 "unknown codec 'zip', expected one of: wah, plwah, plwah-plus, compax, compax2, \
                  secompax, masc, hipes, roaring, auto",
             ),
-            (
-                ":8",
-                "expected NAME, then :BITS, :BITS/DIGITS and :CODEC as wanted, then =FILE if it \
-                 has one",
-            ),
+            (":8", "expected NAME[:BITS[/DIGITS]][:CODEC][=FILE]"),
         ] {
             folder.run(&format!("build flows.csv -o x.tdx --field {field}")).failed(
                 2,
@@ -356,7 +350,7 @@ port         16                     304      101.333     11.0
         assert_ne!(folder.read("flows.tdx"), before);
         folder
             .run("build other.csv -o ./other.csv --force")
-            .failed(2, "other.csv is to be read and cannot be replaced");
+            .failed(2, "other.csv is an input and cannot be replaced");
         // What a killed build has left behind is no hindrance.
         folder.write(".flows.tdx.tmp", [0; 100_000]);
         folder.run("build flows.csv -o flows.tdx --force").done();
@@ -653,7 +647,7 @@ mod get {
             ("port==5", 6, "expected a decimal digit"),
             ("port=4x3", 7, "expected a decimal digit"),
             ("port=1,,2", 8, "expected a value"),
-            ("port=1,65536", 8, "the value needs 17 bits, and the field has 16"),
+            ("port=1,65536", 8, "the value needs 17 bits, but the field has 16"),
             ("port=5..", 9, "expected a value"),
             ("port=5..3", 9, "the range ends before it starts"),
             ("port=5/17", 8, "expected the bits of a prefix, from 0 to 16"),
@@ -661,10 +655,9 @@ mod get {
             (
                 "src=10.0.0",
                 11,
-                "expected an IPv4 address, four numbers from 0 to 255 with dots \
-              between them",
+                "expected an IPv4 address: four numbers from 0 to 255, separated by dots",
             ),
-            ("port=10.0.0.1", 6, "an IPv4 address needs a field of 32 bits, and this one has 16"),
+            ("port=10.0.0.1", 6, "an IPv4 address needs a field of 32 bits, but this one has 16"),
             ("src=1:2", 5, "expected a MAC or an IPv6 address"),
         ] {
             let mark = " ".repeat(character - 1);

@@ -90,7 +90,10 @@ fn a_folder_that_cannot_be_made_is_an_error() {
     let output = command.arg("man").arg(file.join("man1")).output().unwrap();
     assert_eq!(output.status.code(), Some(4));
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.starts_with("tapdex: cannot make folder ") && text.lines().count() == 1, "{text}");
+    assert!(
+        text.starts_with("tapdex: cannot create folder ") && text.lines().count() == 1,
+        "{text}"
+    );
 }
 
 /// The text of a page as groff shows it.

@@ -195,7 +195,7 @@ fn bad_usage_is_refused() {
         folder.run(&format!("-i lo {paces}")).refused(2, "cannot be used with");
     }
     for speed in ["2", "x", "0x", "-1x", "infx", "NaNx", "1e999x", "fast"] {
-        folder.run(&format!("-i lo --speed={speed}")).refused(2, "expected recorded, or how many");
+        folder.run(&format!("-i lo --speed={speed}")).refused(2, "expected recorded, or a factor");
     }
     for rate in ["0", "-1", "inf", "many"] {
         folder.run(&format!("-i lo --mbps={rate}")).refused(2, "expected a number above 0");
@@ -351,10 +351,10 @@ fn what_cannot_be_sent_is_counted_and_said() {
         let said = net.replay(&args).sent(8, 2 * (2 * 514 + 2 * 60));
         for line in [
             " 12 skipped, ",
-            "tapdex: 4 packets were cut when captured, and sent as they are\n",
-            "tapdex: 2 packets were skipped: they are no Ethernet frames\n",
-            "tapdex: 6 packets were skipped: they are longer than the MTU of the interface ",
-            "tapdex: 4 packets were skipped: they have no whole Ethernet header\n",
+            "tapdex: 4 packets were truncated in the capture, and sent truncated\n",
+            "tapdex: 2 packets were skipped: not Ethernet\n",
+            "tapdex: 6 packets were skipped: longer than the interface's MTU",
+            "tapdex: 4 packets were skipped: incomplete Ethernet header\n",
         ] {
             assert!(said.contains(line), "{line}: {said}");
         }

@@ -1,10 +1,10 @@
-//! `tapdex bench`: how fast this machine is.
+//! `tapdex bench`: measures this machine.
 
 mod gpu;
 
 use std::io::Write;
 
-/// Measure how fast this machine is.
+/// Measure the speed of this machine.
 ///
 ///     tapdex bench gpu --help
 #[derive(Debug, clap::Args)]

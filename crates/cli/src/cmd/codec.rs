@@ -1,4 +1,4 @@
-//! `tapdex codec`: the codecs by hand, from ids to bytes and back.
+//! `tapdex codec`: encodes and decodes sets of ids.
 
 mod explain;
 pub(super) mod form;
@@ -19,9 +19,9 @@ use super::{CANNOT_READ, CANNOT_WRITE, note};
 
 /// Try out the codecs: sets of row ids as compressed bitmaps.
 ///
-/// A set is text with an id or a range a line, such as 7 or 44-80, ascending; blank lines and what
-/// follows a # are ignored. An encoded set is text with a little-endian 32-bit word a line, in hex,
-/// or plain bytes with --raw. All commands read standard input and write standard output:
+/// A set is text with one id or range per line, such as 7 or 44-80, in ascending order; blank lines
+/// and comments after # are ignored. An encoded set is text with one little-endian 32-bit word per
+/// line, in hex, or bytes with --raw. All commands read standard input and write standard output:
 ///
 ///     printf '44-80\n168-171\n' | tapdex codec encode --codec masc --rows 217
 ///     printf '0000002D C0000026 48000059' | tapdex codec decode --codec masc --rows 217
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// List the codecs: number in files, name, what it is, page.
+    /// List the codecs: number in files, name, summary, page.
     #[command(verbatim_doc_comment)]
     List,
     Encode(EncodeArgs),
@@ -48,55 +48,55 @@ enum Command {
     Sample(sample::Args),
 }
 
-/// Turn ids into encoded words.
+/// Encode a set of ids.
 ///
-/// Reads an id or a range a line, ascending, and prints the words of the encoded set in hex:
+/// Reads one id or range per line, ascending, and prints the words of the encoded set in hex:
 ///
 ///     printf '44-80\n168-171\n' | tapdex codec encode --codec wah --rows 217
 ///     printf '31-32\n127\n' | tapdex codec encode --codec hipes --rows 128 --w 7
 ///     tapdex codec sample | tapdex codec encode --codec roaring --rows 1000000 --raw > set
 ///
-/// Where the bytes are not whole words, as can be with roaring, the last line has two digits for
-/// each byte that is left, as a little-endian number too: the bytes 01 02 03 are 030201.
+/// If the bytes are not whole words, as can happen with roaring, the last line has two digits for
+/// each remaining byte, also as a little-endian number: the bytes 01 02 03 are 030201.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 struct EncodeArgs {
-    /// Codec to write; auto takes the smallest and names it on standard error.
+    /// Codec to use; auto uses the smallest and names it on standard error.
     #[arg(long, value_name = "NAME", value_parser = choice_parser(AUTO_HELP))]
     codec: Choice,
-    /// Number of rows, up to 4294967295; all ids are below it.
+    /// Number of rows, up to 4294967295; all ids must be smaller.
     #[arg(long, value_name = "N")]
     rows: u32,
     #[command(flatten)]
     options: form::Options,
-    /// Write bytes, not hex words.
+    /// Write bytes instead of hex words.
     #[arg(long)]
     raw: bool,
 }
 
-/// Turn encoded words back into ids.
+/// Decode a set of ids.
 ///
-/// Reads hex words, separated by blanks or lines, and prints the ids as ranges:
+/// Reads hex words, separated by spaces or line ends, and prints the ids as ranges:
 ///
 ///     printf '40000380 80000002 001FFFFF 78000000' | tapdex codec decode --codec wah --rows 128
 ///     printf '50000FF7 C0000008' | tapdex codec decode --codec masc --rows 8000 --windowed
 ///     tapdex codec decode --codec roaring --rows 1000000 --raw < set
 ///
 /// A word may start with 0x. The last one may have 2, 4 or 6 digits, for the bytes after the last
-/// whole word. Neither the codec nor --rows nor --w is in the words: give those that they were
-/// encoded with. Words that the encoder does not write are refused.
+/// whole word. The words contain neither the codec nor --rows nor --w: give those that they were
+/// encoded with. Words that the encoder would not write are rejected.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 struct DecodeArgs {
-    /// Codec that the words were written with.
+    /// Codec of the words.
     #[arg(long, value_name = "NAME", value_parser = codec_parser())]
     codec: Codec,
-    /// Number of rows, up to 4294967295; an id at or past it is an error.
+    /// Number of rows, up to 4294967295; a larger id is an error.
     #[arg(long, value_name = "N")]
     rows: u32,
     #[command(flatten)]
     options: form::Options,
-    /// Read bytes, not hex words.
+    /// Read bytes instead of hex words.
     #[arg(long)]
     raw: bool,
 }
@@ -119,7 +119,7 @@ impl FromStr for Choice {
     }
 }
 
-const AUTO_HELP: &str = "whichever of them is smallest";
+const AUTO_HELP: &str = "the smallest of them";
 
 fn possible_value(codec: Codec) -> PossibleValue {
     PossibleValue::new(codec.name()).help(codec.summary())
@@ -180,7 +180,7 @@ fn encode(args: &EncodeArgs, input: &mut dyn BufRead, out: &mut dyn Write) -> an
         Some(form) => form.encode(&ids, &mut bytes),
         None => {
             let codec = encode_auto(&ids, &mut bytes);
-            note(&format!("took {codec}, {} bytes", bytes.len()));
+            note(&format!("used {codec}, {} bytes", bytes.len()));
         }
     }
     let written = if args.raw { out.write_all(&bytes) } else { words::write(&bytes, out) };

@@ -1,4 +1,4 @@
-//! `tapdex completion`: what a shell needs to complete commands and options.
+//! `tapdex completion`: scripts for shell completion.
 
 use std::io::Write;
 
@@ -8,26 +8,25 @@ use clap_complete::Shell;
 
 use super::CANNOT_WRITE;
 
-/// Print a script that completes tapdex in a shell.
+/// Print a completion script for a shell.
 ///
-/// With it the shell completes commands, options and their values on the tab key. bash, with the
-/// package bash-completion, looks for it here:
+/// With the script, the tab key completes commands, options and their values. For bash with the
+/// package bash-completion:
 ///
 ///     mkdir -p ~/.local/share/bash-completion/completions
 ///     tapdex completion bash > ~/.local/share/bash-completion/completions/tapdex
 ///
-/// fish here:
+/// For fish:
 ///
 ///     mkdir -p ~/.config/fish/completions
 ///     tapdex completion fish > ~/.config/fish/completions/tapdex.fish
 ///
-/// zsh in the folders of fpath, under the name _tapdex; ~/.zshrc puts one there with the line
-/// fpath=(~/.zfunc $fpath), before it calls compinit:
+/// For zsh, with the line fpath=(~/.zfunc $fpath) before compinit in ~/.zshrc:
 ///
 ///     mkdir -p ~/.zfunc
 ///     tapdex completion zsh > ~/.zfunc/_tapdex
 ///
-/// A shell that was started before has to be started again.
+/// Then start a new shell.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

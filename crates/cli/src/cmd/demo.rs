@@ -1,4 +1,4 @@
-//! `tapdex demo`: made-up traffic, indexed and searched, beside a plain scan.
+//! `tapdex demo`: compares the index with a plain scan on generated traffic.
 
 use std::fs::File;
 use std::io::Write;
@@ -22,23 +22,23 @@ use super::missing::AllowArg;
 use super::progress::Progress;
 use super::{CANNOT_WRITE, Damaged, interrupt, note};
 
-/// Make up traffic, index it, and search it beside a plain scan.
+/// Generate traffic, index it, and compare searches with tcpdump.
 ///
-/// Writes a capture, indexes it, and asks five filters, each of the index and of tcpdump -r, or of
-/// a scan of our own where tcpdump is not installed. Prints how long each took, and whether both
-/// found as many packets; exits with 3 if they did not.
+/// Writes a capture, indexes it, and runs five filters with the index and with tcpdump -r, or with
+/// our own scan if tcpdump is not installed. Prints the times, and whether both found the same
+/// number of packets; exits with 3 if not.
 ///
 ///     tapdex demo --packets 50000
 ///
-/// A packet takes some 700 bytes on the disk while this runs, in the folder for temporary files.
-/// With --keep DIR, capture and archive stay there.
+/// The capture is written to the temporary folder and needs about 700 bytes per packet. With --keep
+/// DIR, the capture and the archive are written to that folder and kept.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// Packets to make up.
+    /// Number of packets to generate.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     packets: u64,
-    /// Keep capture and archive in this folder, which must not be there yet.
+    /// Keep the capture and the archive in this folder, which must not exist yet.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 }
@@ -54,7 +54,7 @@ impl Folder {
         let path = args.keep.clone().unwrap_or_else(|| {
             std::env::temp_dir().join(format!("tapdex-demo-{}", std::process::id()))
         });
-        std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
         let keep = args.keep.is_some();
         let doomed = path.clone();
         // Without a handler the folder stays; it is in the folder for temporary files.
@@ -86,7 +86,7 @@ struct Compared {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    ensure!(args.packets > 0, "--packets 0: there would be nothing to find");
+    ensure!(args.packets > 0, "--packets 0: expected at least one packet");
     let folder = Folder::new(args)?;
     let progress = Progress::new();
     let profile = Profile { packets: args.packets, ..Profile::default() };
@@ -95,11 +95,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut file = File::create_new(&path).with_context(failed)?;
     let started = Instant::now();
     let bytes = super::r#gen::write(&profile, FileFormat::Pcap, &mut file, &progress)
-        .with_context(|| format!("{}; fewer --packets take less room", failed()))?;
+        .with_context(|| format!("{}; fewer --packets need less space", failed()))?;
     drop(file);
     let seconds = started.elapsed().as_secs_f64();
     let packets = args.packets;
-    say(out, &format!("made up   {packets} packets, {bytes} bytes, in {seconds:.2} s"))?;
+    say(out, &format!("generated {packets} packets, {bytes} bytes, in {seconds:.2} s"))?;
 
     progress.stage("indexing");
     let started = Instant::now();
@@ -116,7 +116,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     say(
         out,
         &format!(
-            "indexed   in {seconds:.2} s: {:.2} M packets/s, {:.2} bytes of index a packet, \
+            "indexed   in {seconds:.2} s: {:.2} M packets/s, {:.2} bytes of index per packet, \
              {:.2} % of the capture",
             packets as f64 / seconds / 1e6,
             index_bytes as f64 / packets as f64,
@@ -135,13 +135,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let wrong = compared.iter().filter(|c| c.found != c.scan_found).count();
     if args.keep.is_some() {
         let archive = archive.folder().display();
-        note(&format!("kept; try: tapdex search -r {archive} -c 10 'udp port 53'"));
+        note(&format!("kept: try tapdex search -r {archive} -c 10 'udp port 53'"));
     }
     if wrong > 0 {
-        return Err(Damaged(format!("{wrong} of the answers differ")).into());
+        return Err(Damaged(format!("{wrong} of 5 answers differ")).into());
     }
     let scan = if tcpdump { "tcpdump" } else { "the scan" };
-    say(out, &format!("tapdex and {scan} found the same number of packets each time"))
+    say(out, &format!("tapdex and {scan} found the same number of packets every time"))
 }
 
 fn say(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {
@@ -216,7 +216,7 @@ fn ask_tcpdump(path: &Path, filter: &str) -> anyhow::Result<u64> {
     let text = String::from_utf8_lossy(&output.stdout);
     let count = text.split_whitespace().next().and_then(|word| word.parse().ok());
     count.with_context(|| {
-        format!("tcpdump does not say how many: {}", String::from_utf8_lossy(&output.stderr))
+        format!("tcpdump printed no count: {}", String::from_utf8_lossy(&output.stderr))
     })
 }
 

@@ -1,4 +1,4 @@
-//! The device that builds indexes: how it is asked for, and what is said of it.
+//! `--device`: the device that builds indexes.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use tapdex_gpu::device::Device;
 /// The option for it.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(super) struct DeviceArg {
-    /// Device that builds the index: auto is the fastest for the whole way from file to index,
-    /// which is the CPU; cuda is a GPU or nothing, cuda:N the one of that number, from 0.
+    /// Device that builds the index: cpu; cuda, a GPU; cuda:N, the GPU with that number, from 0; or
+    /// auto, the fastest way to index whole captures, which is currently cpu.
     #[arg(
         long,
         value_name = "DEVICE",
@@ -23,7 +23,7 @@ pub(super) struct DeviceArg {
 }
 
 pub(super) fn parse(text: &str) -> Result<DeviceChoice, String> {
-    text.parse().map_err(|_| "expected auto, cpu, cuda, or cuda:N with N counted from 0".to_owned())
+    text.parse().map_err(|_| "expected auto, cpu, cuda, or cuda:N with N from 0".to_owned())
 }
 
 /// The device that is used.
@@ -54,7 +54,7 @@ impl DeviceArg {
 pub(super) fn open_gpu(choice: DeviceChoice) -> anyhow::Result<Arc<dyn Device>> {
     let opened = choice.open().with_context(|| format!("--device {choice}"))?;
     let device = Opened::into_device(opened);
-    device.with_context(|| format!("--device {choice}: this is about a GPU, such as cuda"))
+    device.with_context(|| format!("--device {choice}: expected a GPU, such as cuda"))
 }
 
 impl Used {

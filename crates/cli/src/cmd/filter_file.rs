@@ -1,4 +1,4 @@
-//! Filters from a file: one as it is typed, or a list of addresses, one a line.
+//! `--filter-file`: a filter, or a list of addresses, one per line.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -45,11 +45,11 @@ pub(super) fn read(
     };
     ensure!(
         filter.expr().is_some() || filter.times() != TimeRange::ALL,
-        "{name} has neither a filter nor an address"
+        "{name} contains no filter and no address"
     );
     let Some(own) = own else { return Ok(filter) };
     if own.syntax() != filter.syntax() {
-        bail!("the filter in {name} and the one beside it are in different languages");
+        bail!("the filter in {name} and the filter argument are in different languages");
     }
     Ok(own.and(&filter)?)
 }
@@ -76,13 +76,13 @@ fn text_of(path: &Path, name: &str) -> anyhow::Result<String> {
         }
     };
     let len = read.with_context(cannot)? as u64;
-    ensure!(len <= FILE_LEN_MAX, "{name} has more than {} MiB", FILE_LEN_MAX >> 20);
+    ensure!(len <= FILE_LEN_MAX, "{name} is larger than {} MiB", FILE_LEN_MAX >> 20);
     match String::from_utf8(text) {
         Ok(text) => Ok(text),
         Err(error) => {
             let before = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or(&[]);
             let (line, column) = place(&String::from_utf8_lossy(before), before.len());
-            bail!("{name}:{line}:{column}: this is not text");
+            bail!("{name}:{line}:{column}: not UTF-8 text");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Going on with what a recorder writes, until somebody has enough.
+//! `--follow`: continues with packets as they are recorded.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,7 +58,7 @@ pub(super) fn run(
     let is_over = || to.is_some_and(|to| now_ns() > to.saturating_add(LATE_NS));
     if !is_stopped() && !is_over() && !Status::is_running(archive) {
         let archive = archive.folder().display();
-        note(&format!("no recorder runs on {archive}; waiting for one, until Ctrl-C"));
+        note(&format!("no recorder is running on {archive}; waiting for one, until Ctrl-C"));
     }
     loop {
         let mut outcome = Ok(true);
@@ -74,7 +74,7 @@ pub(super) fn run(
         if follow.refused().len() > refused {
             refused = follow.refused().len();
             for (link, refusal) in follow.refused() {
-                note(&format!("packets of {link} are left out: {}", refusal.reason));
+                note(&format!("packets of {link} are skipped: {}", refusal.reason));
             }
         }
         for error in &follow.missed()[missed..] {
@@ -108,6 +108,6 @@ pub(super) fn finish(missed: usize) -> anyhow::Result<()> {
     match missed {
         0 => Ok(()),
         1 => Err(Incomplete("a recording could not be read, see above".into()).into()),
-        n => Err(Incomplete(format!("recordings could not be read, {n} times, see above")).into()),
+        n => Err(Incomplete(format!("{n} recordings could not be read, see above")).into()),
     }
 }

@@ -1,4 +1,4 @@
-//! `tapdex gen`: traffic that is made up.
+//! `tapdex gen`: generates traffic.
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -12,19 +12,19 @@ use super::CANNOT_WRITE;
 use super::output::{self, FormatArg, Output, capture_error};
 use super::progress::{Progress, QuietArg};
 
-/// Make up traffic and write it as a capture.
+/// Generate traffic and write it to a capture.
 ///
-/// Ethernet frames of TCP, UDP, DNS, ICMP, ARP and others, with right checksums, in flows of which
-/// most are short and a few are long; VLAN tags, tunnels, scans and floods. The addresses are
-/// private or set aside for documentation. The same options give the same bytes on every machine:
+/// Writes Ethernet frames with TCP, UDP, DNS, ICMP, ARP and other protocols, VLAN tags, tunnels,
+/// scans and floods, with correct checksums. Most flows are short, a few are long. Addresses are
+/// private or reserved for documentation. The same options give the same bytes on every machine:
 ///
 ///     tapdex gen -c 10000 -w made.pcap
 ///     tapdex gen -c 10000 --seed 2 --vlan 0 --ipv6 0.5 -w other.pcapng
 ///     tapdex gen -c 1000 -w - | tcpdump -nn -c 5 -r -
 ///     tapdex gen -c 1000 --rate 100 --mean-len 64 -w slow.pcap
 ///
-/// Shares are of all packets, from 0 to 1, and are met in the long run. The file is pcapng unless
-/// its name ends in .pcap or -F says so. Times are in nanoseconds and start in 2026.
+/// Shares are fractions of all packets, from 0 to 1, and hold in the long run. The file is pcapng
+/// unless its name ends in .pcap or -F says otherwise. Times start in 2026 and have nanoseconds.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -34,16 +34,16 @@ pub(crate) struct Args {
     /// Format of the capture.
     #[arg(short = 'F', long, value_enum)]
     format: Option<FormatArg>,
-    /// Packets.
+    /// Number of packets.
     #[arg(short = 'c', long, value_name = "N", default_value_t = Profile::default().packets)]
     packets: u64,
-    /// Another seed, other packets of the same kind.
+    /// Seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = Profile::default().seed)]
     seed: u64,
-    /// Mean length of a frame in bytes; without it a mix with a mean of 700.
+    /// Mean length of a frame in bytes [default: a mix with a mean of 700].
     #[arg(long, value_name = "BYTES")]
     mean_len: Option<u32>,
-    /// Bytes kept of a frame.
+    /// Bytes to keep of each frame.
     #[arg(
         short = 's',
         long,
@@ -61,19 +61,19 @@ pub(crate) struct Args {
     /// Share of packets in a tunnel.
     #[arg(long, value_name = "SHARE", default_value_t = Profile::default().tunnel_share)]
     tunnel: f64,
-    /// Share of packets of scans.
+    /// Share of packets that belong to scans.
     #[arg(long, value_name = "SHARE", default_value_t = Profile::default().scan_share)]
     scan: f64,
-    /// Share of packets of floods.
+    /// Share of packets that belong to floods.
     #[arg(long, value_name = "SHARE", default_value_t = Profile::default().flood_share)]
     flood: f64,
     /// Share of DNS, ICMP, ARP, LLDP, SCTP and fragments.
     #[arg(long, value_name = "SHARE", default_value_t = Profile::default().other_share)]
     other: f64,
-    /// Flows that are under way at a time, about.
+    /// Approximate number of concurrent flows.
     #[arg(long, value_name = "N", default_value_t = Profile::default().concurrent_flows)]
     flows: u32,
-    /// Packets in a second.
+    /// Packets per second.
     #[arg(long, value_name = "N", default_value_t = Profile::default().rate)]
     rate: u64,
     /// Replace FILE if it exists.
@@ -96,7 +96,7 @@ impl Args {
         for (name, share) in shares {
             ensure!((0.0..=1.0).contains(&share), "{name} {share}: expected 0 to 1");
         }
-        ensure!(self.rate > 0, "--rate 0: expected at least one packet in a second");
+        ensure!(self.rate > 0, "--rate 0: expected at least one packet per second");
         Ok(Profile {
             seed: self.seed,
             packets: self.packets,

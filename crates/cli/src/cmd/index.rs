@@ -19,10 +19,10 @@ use super::device::DeviceArg;
 use super::progress::QuietArg;
 use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 
-/// Take captures into an archive, so that they can be searched.
+/// Add captures to an archive, so that they can be searched.
 ///
-/// Reads pcap and pcapng files and indexes their packets. The files stay where they are and are not
-/// changed; what is compressed with gzip or zstd, or comes from standard input (-), is copied into
+/// Indexes the packets of pcap and pcapng files. The files stay where they are and are not changed.
+/// Captures that are compressed with gzip or zstd, or come from standard input (-), are copied into
 /// the archive first.
 ///
 ///     tapdex gen -c 10000 -w a.pcap
@@ -31,33 +31,33 @@ use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 ///     gzip -k a.pcap
 ///     tapdex index a.pcap.gz -o other --order arrival --codec plwah
 ///
-/// A capture that was indexed and has not changed is passed over, so the same command takes in what
-/// is new. After Ctrl-C, what was finished stays, and running it again goes on from there.
+/// Captures that are indexed and unchanged are skipped, so you can run the same command again to
+/// add new ones. After Ctrl-C, finished segments are kept, and the next run continues from there.
 ///
-/// A damaged capture is indexed up to the damage, which is reported; the exit code is then 3.
+/// A damaged capture is indexed up to the damage, which is reported, and the exit code is 3.
 ///
-/// With --order flow the packets of a flow lie next to each other in the index, which makes it
-/// smaller and searches faster; with --order arrival they lie as they came. With --codec auto a
-/// column is in Roaring, which is searched fastest, or in another codec that makes it smaller by
-/// three tenths or more. Both are kept in archive.toml for the next time.
+/// With --order flow, packets of a flow are adjacent in the index: it is smaller, and searches are
+/// faster. With --order arrival, they stay in the order of the capture. With --codec auto, a column
+/// is encoded as Roaring, which is the fastest to search, unless another codec is at least 30 %
+/// smaller. archive.toml remembers both settings.
 ///
-/// With --sums the index has a checksum of every 32 packets or so, by which whatever reads packets
-/// finds out if they have changed. That is kept for the next time as well, until --sums=no. What
-/// tapdex record has written has checksums in any case.
+/// With --sums, the index stores a checksum for about every 32 packets, so that any command that
+/// reads packets notices if they have changed. The archive remembers this until --sums=no.
+/// Recordings of tapdex record always have checksums.
 ///
-/// With --fields packets keep more fields than usual, so that filters and top need not read them
-/// for these; segments get larger. That is kept for the next time, until --fields none.
+/// With --fields, more fields are indexed, so that filters and top can answer them without reading
+/// packets; the index gets larger. The archive remembers this until --fields none.
 ///
-/// With --device cuda a GPU sorts the flows of a segment and builds its columns. The index is the
-/// same, byte for byte. If the GPU fails, the CPU goes on. With --order arrival only the CPU works.
-/// As long as the CPU alone indexes whole captures faster, auto is the CPU.
+/// With --device cuda, a GPU sorts the flows of a segment and builds its columns. The index is the
+/// same, byte for byte. If the GPU fails, the CPU continues. With --order arrival, only the CPU is
+/// used. --device auto currently means the CPU, which indexes whole captures faster.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// Captures: pcap or pcapng, perhaps compressed with gzip or zstd; - is standard input.
+    /// Captures: pcap or pcapng, plain or compressed with gzip or zstd; - is standard input.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Archive, which is made if it is not there.
+    /// Archive; created if it does not exist.
     #[arg(
         short,
         long = "output",
@@ -67,13 +67,13 @@ pub(crate) struct Args {
         default_value = DEFAULT_ARCHIVE
     )]
     output: PathBuf,
-    /// Order of the packets in the index.
+    /// Order of packets in the index.
     #[arg(long, value_enum)]
     order: Option<OrderArg>,
-    /// Codec of the bitmaps: auto, or one of those that tapdex codec list shows; hipes:W sets w.
+    /// Codec of the bitmaps: auto, or a name from tapdex codec list; hipes:W sets its parameter.
     #[arg(long, value_parser = parse_codec)]
     codec: Option<CodecChoice>,
-    /// Keep checksums of the packets.
+    /// Store checksums of packets.
     #[arg(
         long,
         value_name = "WHETHER",
@@ -82,23 +82,22 @@ pub(crate) struct Args {
         default_missing_value = "yes"
     )]
     sums: Option<SumsArg>,
-    /// Fields to keep beside the usual ones, with commas between: ip.ttl, ip.dscp, tcp.window,
-    /// frame.len; or none.
+    /// More fields to index, separated by commas: ip.ttl, ip.dscp, tcp.window, frame.len; or none.
     #[arg(long, value_name = "FIELDS", value_parser = parse_fields)]
     fields: Option<FieldSet>,
     #[command(flatten)]
     device: DeviceArg,
-    /// Threads; 0 is one for each core.
+    /// Number of threads; 0 means one per core.
     #[arg(short = 'j', long, value_name = "N", default_value = "0")]
     threads: usize,
-    /// Most bytes of a packed capture when it is unpacked, such as 20G; without it a hundred times
-    /// what it has packed, or 256 MiB if that is more. Never more than nine tenths of what is free.
+    /// Largest size of a compressed capture when decompressed, such as 20G. Default: 100 times its
+    /// compressed size, but at least 256 MiB. Never more than 90 % of the free disk space.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, verbatim_doc_comment)]
     unpack_max: Option<u64>,
-    /// Index captures again that are indexed and unchanged.
+    /// Index captures again even if they are unchanged.
     #[arg(long)]
     force: bool,
-    /// Name of what comes from standard input.
+    /// Name for the capture from standard input.
     #[arg(long, value_name = "NAME", default_value = "stdin")]
     name: String,
     #[command(flatten)]
@@ -108,18 +107,18 @@ pub(crate) struct Args {
 /// The order of the rows of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum OrderArg {
-    /// Packets of a flow next to each other.
+    /// By flow: packets of a flow are adjacent.
     Flow,
-    /// As packets came.
+    /// In the order of the capture.
     Arrival,
 }
 
-/// Whether there are to be checksums of the packets.
+/// Whether to store checksums of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum SumsArg {
-    /// Of every packet.
+    /// For all packets.
     Yes,
-    /// Only of what was recorded.
+    /// Only for recordings.
     No,
 }
 
@@ -142,13 +141,13 @@ fn parse_fields(text: &str) -> Result<FieldSet, String> {
     let field = |name: &str| Field::of_name(name).filter(|&field| extra.contains(field));
     text.split(',').map(field).collect::<Option<FieldSet>>().ok_or_else(|| {
         let names: Vec<&str> = extra.iter().map(Field::name).collect();
-        format!("expected none, or some of {} with commas between", names.join(", "))
+        format!("expected none, or a comma-separated list of {}", names.join(", "))
     })
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let stdin = args.files.iter().filter(|path| path.as_os_str() == "-").count();
-    ensure!(stdin <= 1, "standard input (-) can be read once");
+    ensure!(stdin <= 1, "standard input (-) can be given only once");
     let order = args.order.map(|order| match order {
         OrderArg::Flow => Order::Flow,
         OrderArg::Arrival => Order::Arrival,
@@ -157,7 +156,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Err(ArchiveError::NoArchive { .. }) = Archive::open(&args.output)
         && let Some(error) = unusable(&args.files)
     {
-        // No archive is made for nothing.
+        // Do not create an archive for nothing.
         return Err(error.into());
     }
     let mut archive = Archive::create(&args.output, order, args.codec)?;
@@ -179,9 +178,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         })
         .collect();
     static STOP: AtomicBool = AtomicBool::new(false);
-    // Without a handler the process ends at once, and the next run clears up.
+    // Without a handler the process ends at once, and the next run cleans up.
     interrupt::handle(|| {
-        // Once more, as when a stream has nothing to say: what is left over is cleared up later.
+        // The second time, for example while a stream is silent: the next run cleans up.
         if STOP.swap(true, Ordering::Relaxed) {
             interrupt::end();
         }
@@ -207,16 +206,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     drop(progress);
     let mut report = match result {
         Err(ArchiveError::Interrupted) => {
-            note("interrupted; what was finished is kept, run it again to go on");
+            note("interrupted; finished segments are kept: run the command again to continue");
             return Err(Interrupted.into());
         }
         result => result?,
     };
     if let Some(trouble) = &report.device.trouble {
         let segments = counted(report.device.segments_on_cpu, "segment");
-        note(&format!("the device failed, {segments} indexed on the CPU instead: {trouble}"));
+        note(&format!("the device failed; {segments} indexed on the CPU instead: {trouble}"));
     }
-    // Of a single capture its own error tells most; of several, the others are indexed.
+    // For a single capture, its own error is the error; otherwise the others are indexed.
     if let [file] = report.files.as_mut_slice()
         && let Some(error) = file.error.take()
     {
@@ -231,7 +230,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             note(&if text.contains(&path) { text } else { format!("{path}: {text}") });
             wrong += 1;
         } else if let Some(damage) = &file.damage {
-            note(&format!("{path}: indexed {} packets, then: {damage}", file.packets));
+            note(&format!("{path}: indexed {} packets up to the damage: {damage}", file.packets));
             wrong += 1;
         }
     }
@@ -244,13 +243,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     match wrong {
         0 => Ok(()),
-        1 => Err(Incomplete("1 capture was not indexed to its end".into()).into()),
-        n => Err(Incomplete(format!("{n} captures were not indexed to their end")).into()),
+        1 => Err(Incomplete("1 capture was not indexed completely".into()).into()),
+        n => Err(Incomplete(format!("{n} captures were not indexed completely")).into()),
     }
 }
 
-/// What is wrong with the first of some captures, if none of them can be read. A stream is not
-/// looked at: it can be read only once.
+/// The error of the first capture, if none of them can be read. Streams are not tried: they can be
+/// read only once.
 fn unusable(files: &[PathBuf]) -> Option<ArchiveError> {
     let mut first = None;
     for path in files {
@@ -286,7 +285,7 @@ fn summary(files: &[FileReport], output: &std::path::Path, seconds: f64) -> Stri
         let bits = 8.0 * wire as f64 / seconds.max(1e-9) / 1e9;
         let a_packet = bytes as f64 / packets as f64;
         text.push_str(&format!(
-            ": {bytes} bytes of index, {a_packet:.2} a packet; {seconds:.2} s, \
+            ": {bytes} bytes of index, {a_packet:.2} per packet; {seconds:.2} s, \
              {rate:.2} M packets/s, {bits:.2} Gb/s"
         ));
     }

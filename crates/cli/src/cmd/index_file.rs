@@ -18,7 +18,7 @@ pub(crate) use crate::cmd::json;
 
 /// Index tables of numbers and search them.
 ///
-/// Any table will do, so that the index can be tried without packets:
+/// Works with any table, so you can try the index without packets:
 ///
 ///     printf 'src,port\n10.0.0.1,443\n10.0.0.2,53\n10.0.0.1,53\n' > flows.csv
 ///     tapdex index-file build flows.csv -o flows.tdx --force
@@ -26,7 +26,7 @@ pub(crate) use crate::cmd::json;
 ///     tapdex index-file verify flows.tdx
 ///     tapdex index-file get flows.tdx src=10.0.0.1 port=53
 ///
-/// docs/index-file.md goes through them, and docs/format.md has every byte of the file.
+/// docs/index-file.md explains the commands, docs/format.md every byte of the file.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

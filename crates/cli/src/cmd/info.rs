@@ -1,4 +1,4 @@
-//! `tapdex info`: what an archive has, and what takes how many bytes.
+//! `tapdex info`: the contents of an archive, and the size of its parts.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -17,20 +17,19 @@ use super::missing::{self, AllowArg, Story};
 use super::record::by_stage;
 use super::{CANNOT_WRITE, counted, json, note, shown_packets};
 
-/// Show what an archive has: packets, times, gaps, and what the indexes take.
+/// Show the contents of an archive: packets, times, gaps, and the size of the indexes.
 ///
 ///     tapdex info
 ///     tapdex info -r archive --fields
 ///     tapdex info --segments
 ///     tapdex info --json --fields --segments
 ///
-/// What is missing is said as searches say it: packets that were lost while recording, removed by
-/// retention or not recorded, captures that were cut short or damaged, and what cannot be read. A
-/// gap is a time of more than a second between segments from which there are no packets. With
-/// --json there is an object for the archive, then one for each field, segment and gap, a line
-/// each. Of an archive that was recorded there is also what became of the packets: how many were
-/// stored, lost and removed, in all runs, and whether a recorder runs. Exits with 3 if something is
-/// missing, or with 0 with --allow-incomplete.
+/// Reports missing packets as searches do: lost while recording, removed by retention or not
+/// recorded, in truncated or damaged captures, or unreadable. A gap is a time of more than a second
+/// between segments without packets. If the archive was recorded, also shows how many packets were
+/// stored, lost and removed in all runs, and whether a recorder is running. With --json, prints an
+/// object for the archive, then one for each field, segment and gap, one per line. Exits with 3 if
+/// packets are missing, or with 0 with --allow-incomplete.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -38,13 +37,13 @@ pub(crate) struct Args {
     archive: ArchiveArg,
     #[command(flatten)]
     allow: AllowArg,
-    /// Print a JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
-    /// What each field takes, and in which codecs.
+    /// Show the size and the codecs of each field.
     #[arg(long)]
     fields: bool,
-    /// A line for each segment.
+    /// List the segments.
     #[arg(long)]
     segments: bool,
 }
@@ -165,7 +164,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     out.flush().context(CANNOT_WRITE)?;
     if info.damaged > 0 {
-        note("tapdex repair indexes again what can be");
+        note("run tapdex repair to rebuild damaged indexes");
     }
     missing::end(&info.missing, args.allow)
 }
@@ -198,7 +197,7 @@ fn write_tables(
     rows.push((
         "index bytes",
         format!(
-            "{}, {:.2} a packet, {:.2} % of what was captured",
+            "{}, {:.2} per packet, {:.2} % of the captured bytes",
             info.index_bytes,
             info.a_packet(info.index_bytes),
             info.percent(info.index_bytes, info.captured)
@@ -211,7 +210,7 @@ fn write_tables(
         rows.extend(recorder_rows(status, *running));
     }
     if info.missing.is_empty() {
-        rows.push(("missing", "nothing that is known of".to_owned()));
+        rows.push(("missing", "nothing known".to_owned()));
     }
     rows.extend(info.missing.iter().map(|story| ("missing", story.text())));
     rows.push(("gaps", info.gaps.len().to_string()));

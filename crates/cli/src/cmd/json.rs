@@ -48,7 +48,8 @@ impl Formatter for ForTerminals {
         text: &str,
     ) -> io::Result<()> {
         // DEL, and the byte that U+0080 to U+009F start with. All others are escaped anyway.
-        if !text.bytes().any(|byte| byte == 0x7F || byte == 0xC2) {
+        let is_suspect = |byte: u8| byte == 0x7F || byte == 0xC2;
+        if !text.bytes().fold(false, |found, byte| found | is_suspect(byte)) {
             return target.write_all(text.as_bytes());
         }
         for part in text.split_inclusive(char::is_control) {

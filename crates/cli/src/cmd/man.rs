@@ -14,17 +14,17 @@ use super::CANNOT_WRITE;
 /// Write the manual pages.
 ///
 /// Prints the page of tapdex. With a folder, writes that page and one for each command into it:
-/// tapdex.1, tapdex-search.1 and so on. They say what --help says.
+/// tapdex.1, tapdex-search.1 and so on. Their text is that of --help.
 ///
 ///     tapdex man > tapdex.1
 ///     tapdex man man1
 ///     man -l man1/tapdex-search.1
 ///
-/// Pages in /usr/local/share/man/man1 are found by man without -l, for all users of the machine.
+/// In /usr/local/share/man/man1, man finds the pages without -l, for all users of the machine.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// Folder for the pages, which is made if it is not there.
+    /// Folder for the pages; created if it does not exist.
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<()> {
         return out.write_all(page(&command, None)?.as_bytes()).context(CANNOT_WRITE);
     };
     std::fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make folder {}", folder.display()))?;
+        .with_context(|| format!("cannot create folder {}", folder.display()))?;
     for (name, text) in pages(&command, None)? {
         let path = folder.join(format!("{name}.1"));
         write_file(&path, text.as_bytes())

@@ -1,4 +1,4 @@
-//! Telling people, and programs, what an answer lacks.
+//! Reports what is missing from an answer.
 
 use tapdex_engine::archive::{Cause, Gap};
 use tapdex_engine::time::format_time;
@@ -8,7 +8,7 @@ use super::{Incomplete, counted, json, note};
 /// Whether an answer may lack something.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct AllowArg {
-    /// Exit with 0 although packets are missing; what is missing is said all the same.
+    /// Exit with 0 even if packets are missing; they are still reported.
     #[arg(long)]
     pub(crate) allow_incomplete: bool,
 }
@@ -68,7 +68,7 @@ impl Story {
         let known = match (&packets, self.at_least) {
             (Some(packets), _) => packets.clone(),
             (None, 0) => "an unknown number of packets".to_owned(),
-            (None, packets) => format!("{} and more", counted(packets, "packet")),
+            (None, packets) => format!("at least {}", counted(packets, "packet")),
         };
         let when = match self.span {
             Some((from, to)) => {
@@ -132,7 +132,7 @@ fn sum(stories: &[Story]) -> String {
         (0, _) => "packets are missing, see above".to_owned(),
         (1, true) => "1 packet is missing, see above".to_owned(),
         (n, true) => format!("{n} packets are missing, see above"),
-        (n, false) => format!("{n} packets and more are missing, see above"),
+        (n, false) => format!("at least {n} packets are missing, see above"),
     }
 }
 

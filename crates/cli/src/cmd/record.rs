@@ -1,4 +1,4 @@
-//! `tapdex record`: from the wire into an archive.
+//! `tapdex record`: captures packets into an archive.
 
 mod confined;
 mod log;
@@ -29,10 +29,10 @@ use log::{LogFormat, LogLevel};
 use settings::Settings;
 pub(super) use shown::by_stage;
 
-/// Record packets from interfaces into an archive, and index them as they come.
+/// Record packets from interfaces into an archive, and index them meanwhile.
 ///
-/// Packets are written to disk as pcapng files that Wireshark opens, and can be searched within a
-/// second or two, while recording goes on:
+/// Packets are written to disk as pcapng files, which Wireshark can open. They can be searched
+/// within a second or two, while the recorder runs:
 ///
 ///     tapdex record -i eth0 -w archive
 ///     tapdex search -r archive --from -1m 'host 10.1.2.3'
@@ -41,70 +41,70 @@ pub(super) use shown::by_stage;
 ///     tapdex record -i tcp://10.0.0.5:57012 --metrics 127.0.0.1:9740
 ///     tapdex record --config /etc/tapdex/record.toml
 ///
-/// A recording is closed and the next one begun after 1 GiB or 15 minutes, or what --rotate says.
-/// When there is no room, the oldest recordings go, packets and index together: at 90 % of the disk
-/// unless --limit says otherwise. Recordings of earlier runs count. What tapdex index has taken in
-/// is never removed.
+/// A recording is closed and the next one started after 1 GiB or 15 minutes, or as --rotate says.
+/// When the disk is 90 % full, or the --limit is reached, the oldest recordings are removed with
+/// their indexes. Recordings of earlier runs count. Captures that tapdex index added are never
+/// removed.
 ///
-/// Every packet that is lost is counted where that happens: by the interface, in the kernel's ring
-/// (larger with --buffer), or in the queue to the disk (larger with --queue). Indexing loses none:
-/// when it cannot keep up it goes on later. The counts are shown while it runs, at the end, by
-/// tapdex info, and to Prometheus with --metrics.
+/// Lost packets are counted where they are lost: by the interface, in the kernel's ring (larger
+/// with --buffer), or in the queue to the disk (larger with --queue). Indexing loses no packets: if
+/// it falls behind, it catches up later. The counts are shown while the recorder runs, at the end,
+/// by tapdex info, and to Prometheus with --metrics.
 ///
-/// Ctrl-C and SIGTERM end it: what came until then is written, named and indexed, and the exit code
-/// is 0. A second one leaves indexing for later. SIGHUP begins the next recording. After a crash
-/// the next start completes what was left.
+/// Ctrl-C and SIGTERM end it: all packets received so far are written and indexed, and the exit
+/// code is 0. A second signal leaves indexing for later. SIGHUP starts the next recording. After a
+/// crash, the next start completes the unfinished recording.
 ///
-/// To capture one has to be root or have CAP_NET_RAW; without it the exit code is 5. With --user,
-/// root is given up once the interfaces are open. From then on the recorder can reach its archive
-/// and its sockets and nothing else, as far as the kernel has seccomp and landlock; --check-sandbox
-/// tries that and exits with 3 if something does not hold.
+/// Capturing needs root or CAP_NET_RAW; without either, the exit code is 5. With --user, the
+/// recorder gives up root once the interfaces are open. From then on it can reach only its archive
+/// and its sockets, if the kernel has seccomp and Landlock. --check-sandbox tests that, and exits
+/// with 3 if a restriction does not hold.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// Interface to capture on, or any; again for more of them. - is a capture on standard input,
-    /// tcp://HOST:PORT one that a server sends (pcap-over-IP).
+    /// Interface to capture on, or any; may be given several times. - reads a capture from standard
+    /// input, tcp://HOST:PORT from a server (pcap-over-IP).
     #[arg(short = 'i', long = "interface", value_name = "NAME", verbatim_doc_comment)]
     interfaces: Vec<String>,
-    /// Archive to record into, which is made if it is not there [default: tapdex-archive].
+    /// Archive to record into; created if it does not exist [default: tapdex-archive].
     #[arg(short = 'w', long = "archive", value_name = "DIR", env = "TAPDEX_ARCHIVE")]
     archive: Option<PathBuf>,
-    /// Capture only these packets, as tcpdump takes it.
+    /// Capture only packets that match this tcpdump filter.
     #[arg(short = 'f', long, value_name = "FILTER")]
     filter: Option<String>,
-    /// Bytes to keep of each packet; 0 is all [default: 0].
+    /// Bytes to store of each packet; 0 means all [default: 0].
     #[arg(short = 's', long, value_name = "BYTES")]
     snaplen: Option<u32>,
     /// Do not put interfaces into promiscuous mode.
     #[arg(short = 'p', long)]
     no_promiscuous: bool,
-    /// Size of the kernel's ring, for each interface [default: 64MiB].
+    /// Size of the kernel's ring for each interface [default: 64MiB].
     #[arg(short = 'B', long, value_name = "SIZE")]
     buffer: Option<String>,
-    /// Packets in memory that wait for the disk [default: 64MiB].
+    /// Size of the queue of packets that wait for the disk [default: 64MiB].
     #[arg(long, value_name = "SIZE")]
     queue: Option<String>,
-    /// When to begin the next recording: size, time, packets, whichever comes first
+    /// When to start the next recording: size, time or packets, whichever comes first
     /// [default: 1GiB,15min,4194304packets].
     #[arg(long, value_name = "LIMITS")]
     rotate: Option<String>,
-    /// How much to keep: a size, or percent of the disk that is in use; may be given twice
+    /// How much to keep: a size, or a percentage of used disk space; may be given twice
     /// [default: 90%].
     #[arg(long, value_name = "LIMIT")]
     limit: Vec<String>,
     /// Remove recordings older than this: 36h, 30d.
     #[arg(long, value_name = "TIME")]
     max_age: Option<String>,
-    /// Keep this many recordings at most.
+    /// Keep at most this many recordings.
     #[arg(long, value_name = "N")]
     max_segments: Option<u64>,
-    /// Become this user once the interfaces are open.
+    /// Switch to this user once the interfaces are open.
     #[arg(short = 'Z', long, value_name = "USER")]
     user: Option<String>,
-    /// Answer Prometheus at this address: 127.0.0.1:9740.
+    /// Serve metrics for Prometheus at this address: 127.0.0.1:9740.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
-    /// Read settings from a TOML file; options that are given win.
+    /// Read settings from a TOML file; options override it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Device that builds indexes: cpu, cuda, cuda:N [default: cpu].
@@ -119,16 +119,16 @@ pub(crate) struct Args {
     /// Stop after this time: 90s, 1h.
     #[arg(long, value_name = "TIME")]
     duration: Option<String>,
-    /// Do not confine the recorder to its archive and its sockets.
+    /// Do not restrict the recorder to its archive and sockets.
     #[arg(long, conflicts_with = "check_sandbox")]
     no_sandbox: bool,
-    /// Show what the recorder, started like this, could and could not do, and do nothing else.
+    /// Show what a recorder with these options could do, and exit.
     #[arg(long)]
     check_sandbox: bool,
-    /// List the interfaces, and do nothing else.
+    /// List the interfaces and exit.
     #[arg(short = 'D', long)]
     list_interfaces: bool,
-    /// Say nothing but what is wrong.
+    /// Report only problems: no progress, no summary.
     #[arg(short, long)]
     quiet: bool,
     /// How messages are written to standard error: text for people, json for journals, an object on
@@ -139,7 +139,7 @@ pub(crate) struct Args {
     /// [default: info].
     #[arg(long, value_name = "LEVEL", hide_possible_values = true, conflicts_with = "quiet")]
     log_level: Option<LogLevel>,
-    /// A filter where tcpdump has it.
+    /// A filter in the place where tcpdump expects it.
     #[arg(hide = true)]
     words: Vec<String>,
 }
@@ -153,7 +153,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     if let Some(first) = args.words.first() {
         let words = args.words.join(" ");
-        bail!("what to do with {first:?}? A capture filter goes behind -f: -f '{words}'");
+        bail!("unexpected argument {first:?}; give a capture filter with -f: -f '{words}'");
     }
     let settings = Settings::new(args);
     let log = match &settings {
@@ -170,15 +170,15 @@ fn record(args: &Args, settings: &Settings, out: &mut dyn Write) -> anyhow::Resu
     }
     ensure!(
         !settings.sources.is_empty(),
-        "nothing to record from: name an interface with -i; tapdex record -D lists them"
+        "no interface: give one with -i; tapdex record -D lists them"
     );
     for (at, name) in settings.sources.iter().enumerate() {
-        ensure!(!settings.sources[..at].contains(name), "{name} is named twice");
+        ensure!(!settings.sources[..at].contains(name), "{name} is given twice");
     }
     if let Some(account) = &settings.user {
         account.check()?;
     }
-    // What is recorded is nobody's business but the user's and the group's.
+    // Recordings are readable by the user and the group only.
     restrict_new_files();
     let mut sources = Vec::new();
     for name in &settings.sources {
@@ -235,7 +235,7 @@ fn record(args: &Args, settings: &Settings, out: &mut dyn Write) -> anyhow::Resu
         shown::summary(&status, archive.folder())
     );
     if let Some(broken) = status.sources.iter().find(|source| source.broken) {
-        return Err(Incomplete(format!("{} could not be read to its end", broken.name)).into());
+        return Err(Incomplete(format!("{} could not be read completely", broken.name)).into());
     }
     Ok(())
 }
@@ -243,19 +243,15 @@ fn record(args: &Args, settings: &Settings, out: &mut dyn Write) -> anyhow::Resu
 /// Opens the archive, or makes one that belongs to the user who records.
 fn open_archive(settings: &Settings) -> anyhow::Result<Archive> {
     let folder = &settings.archive;
-    ensure!(
-        !folder.is_file(),
-        "{} is a file; an archive is a folder, with many captures in it",
-        folder.display()
-    );
+    ensure!(!folder.is_file(), "{} is a file, but an archive is a folder", folder.display());
     let is_new = matches!(Archive::open(folder), Err(ArchiveError::NoArchive { .. }));
     if let Some(account) = settings.user.as_ref().filter(|_| is_new) {
         // Nothing is given away that was there before.
         let is_empty = folder.read_dir().map_or(true, |mut entries| entries.next().is_none());
         ensure!(
             is_empty,
-            "{} has other files and is no archive: name another folder, or make one there first \
-             that belongs to {}",
+            "{} contains other files and is not an archive: use another folder, or create an \
+             archive there first that belongs to {}",
             folder.display(),
             account.name()
         );
@@ -286,9 +282,9 @@ fn say_start(settings: &Settings, recorder: &Recorder<'_>) {
 pub(super) fn recovered_text(recovered: &Recovered) -> String {
     let path = recovered.path.display();
     match recovered.packets {
-        0 => format!("{path} had no packets and was removed"),
+        0 => format!("{path}: removed, it contained no packets"),
         packets => format!(
-            "{path}: completed after a crash, {}, {} behind them cut off",
+            "{path}: completed after a crash: {}; {} after them cut off",
             counted(packets, "packet"),
             counted(recovered.bytes_cut, "byte")
         ),
@@ -306,7 +302,7 @@ struct Shown {
 impl Shown {
     fn set(&self, status: &Status) {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status.clone();
-        // Who has lost the disk, or all interfaces, is alive, but of no use.
+        // A recorder without disk or interfaces is alive but not ready.
         let is_up = status.sources.iter().any(|source| source.up);
         self.ready.store(is_up && !status.paused, Ordering::Relaxed);
     }

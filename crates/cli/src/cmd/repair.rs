@@ -1,4 +1,4 @@
-//! `tapdex repair`: damaged indexes are made again from the packets.
+//! `tapdex repair`: rebuilds damaged indexes from the packets.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,24 +9,24 @@ use super::ask::ArchiveArg;
 use super::progress::QuietArg;
 use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 
-/// Index again what is damaged.
+/// Rebuild damaged indexes.
 ///
-/// Checks all indexes, and makes those again that are damaged or whose packets have changed. The
-/// damaged file is replaced when the other one is complete. Also removes what killed processes have
-/// left behind, and writes archive.toml again if it is missing or damaged:
+/// Checks all indexes, and rebuilds those that are damaged or whose packets have changed. A damaged
+/// index is replaced when the new one is complete. Also removes temporary files of killed
+/// processes, and restores archive.toml if it is missing or damaged:
 ///
 ///     tapdex repair
 ///     tapdex repair -r archive
 ///     tapdex repair -r archive captures/a.pcap more-captures
 ///
-/// An index that is damaged badly does not say which capture it was made of. That is looked for
-/// among those of the other segments, in the folders of those, beside the archive, and in the files
-/// and folders that are named. If it is not found, the index stays as it is, and the exit code is
-/// 3.
+/// A badly damaged index does not tell which capture it belongs to. repair then looks for the
+/// capture among those of the other segments, in their folders, beside the archive, and in the
+/// files and folders given as arguments. If it is not found, the index stays as it is, and the exit
+/// code is 3.
 ///
-/// A capture that is damaged itself cannot be repaired; it is indexed up to the damage. Packets
-/// that have another checksum than when they were indexed are named, and their index stays as it
-/// is, so that the damage is not forgotten; the exit code is 3.
+/// Damaged captures cannot be repaired; they are indexed up to the damage. If the checksum of
+/// packets differs, they are listed, and their index stays as it is, so that searches keep
+/// reporting the damage; the exit code is 3.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(done) = mended {
         note(&done);
     }
-    // Without a handler the process ends at once, and the next run clears up.
+    // Without a handler the process ends at once, and the next run cleans up.
     interrupt::handle(|| STOP.store(true, Ordering::Relaxed));
     let progress = args.quiet.progress();
     let checked = |done: usize, all: usize| {
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     drop(progress);
     let report = match result {
         Err(ArchiveError::Interrupted) => {
-            note("interrupted; what was finished is kept, run it again to go on");
+            note("interrupted; finished segments are kept: run the command again to continue");
             return Err(Interrupted.into());
         }
         result => result?,
@@ -84,7 +84,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         match (&file.error, &file.damage) {
             (Some(error), _) => note(&chain(error)),
             (None, Some(damage)) => {
-                note(&format!("{path}: indexed {} packets, then: {damage}", file.packets));
+                note(&format!(
+                    "{path}: indexed {} packets up to the damage: {damage}",
+                    file.packets
+                ));
             }
             (None, None) => note(&format!("{path}: indexed again, {} packets", file.packets)),
         }
@@ -93,7 +96,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         note(&format!("removed {}", path.display()));
     }
     for (path, message) in &report.left {
-        note(&format!("{}: left as it is: {message}", path.display()));
+        note(&format!("{}: not repaired: {message}", path.display()));
     }
     let segments = counted(report.segments as u64, "segment");
     let captures = report.captures.iter().filter(|file| file.error.is_none()).count();

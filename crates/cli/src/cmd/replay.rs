@@ -1,4 +1,4 @@
-//! `tapdex replay`: packets are sent to an interface.
+//! `tapdex replay`: sends packets to an interface.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,11 @@ use super::ask::{QuestionArgs, finish, note_unseen, searched};
 use super::progress::Progress;
 use super::{Damaged, Interrupted, chain, counted, interrupt, note};
 
-/// Send packets to an interface, for tests and drills.
+/// Send packets to an interface, for tests.
 ///
-/// The packets of an archive go out in the order of their times, with the gaps that they had when
-/// they were captured. A filter and times take a part of them, as for extract. With --file captures
-/// are sent without an archive, one after the other:
+/// Sends the packets of an archive in order of time, with the gaps they had when they were
+/// captured. A filter and times select packets, as for extract. With --file, captures are sent
+/// without an archive, one after the other:
 ///
 ///     tapdex replay -i eth1
 ///     tapdex replay -i eth1 -r archive --from -15m 'udp port 53'
@@ -26,19 +26,18 @@ use super::{Damaged, Interrupted, chain, counted, interrupt, note};
 ///     tapdex replay -i eth1 --file a.pcap --pps 50000 --loop 10
 ///     tapdex replay -i eth1 --file a.pcap --preload --top
 ///
-/// Nothing is changed: addresses, VLAN tags and checksums are those of the capture. So send to a
-/// network that is made for it, never to one that others use.
+/// Packets are not changed: addresses, VLAN tags and checksums are those of the capture. So use a
+/// test network, never one that others use.
 ///
-/// Only Ethernet frames can be sent. Those of other links, those that are longer than the MTU of
-/// the interface allows and those without a whole Ethernet header are left out. Packets that were
-/// cut when they were captured are sent as they are. All are counted and said. A packet counts as
-/// sent when the interface took it; what became of it there `ip -s link` says.
+/// Only Ethernet frames are sent. Frames of other link types, frames that exceed the MTU, and
+/// frames without a complete Ethernet header are skipped. Packets that were truncated when they
+/// were captured are sent truncated. The summary counts all of these. A packet counts as sent when
+/// the interface has accepted it; `ip -s link` shows what happened to it there.
 ///
-/// From one file to the next, and from the end to the start with --loop, the gap is the mean one of
-/// what was sent before. Where the interface is too slow, packets are late, not left out.
+/// Between two files, and between two passes of --loop, the gap is the mean gap so far. If the
+/// interface is too slow, packets are sent late, not skipped.
 ///
-/// Needs root, or the capability CAP_NET_RAW; exits with 5 otherwise. Ctrl-C ends it, and says what
-/// was sent.
+/// Needs root or CAP_NET_RAW; otherwise the exit code is 5. Ctrl-C ends it and prints the summary.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -47,8 +46,8 @@ pub(crate) struct Args {
     interface: String,
     #[command(flatten)]
     question: QuestionArgs,
-    /// Captures to send: pcap or pcapng, packed with gzip or zstd or not. No archive is read then,
-    /// whatever -r says.
+    /// Captures to send: pcap or pcapng, plain or compressed with gzip or zstd. No archive is read,
+    /// even with -r.
     #[arg(
         long = "file",
         value_name = "FILE",
@@ -58,14 +57,14 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
     #[command(flatten)]
     pace: PaceArgs,
-    /// Send all of it so many times.
+    /// Send everything this many times.
     #[arg(long = "loop", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..))]
     passes: u64,
-    /// Send at most this many packets in all.
+    /// Send at most this many packets in total.
     #[arg(short = 'c', value_name = "N")]
     count_max: Option<u64>,
-    /// Read all packets into memory before the first is sent.
+    /// Read all packets into memory before sending.
     #[arg(long)]
     preload: bool,
 }
@@ -74,13 +73,13 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 struct PaceArgs {
-    /// Gaps as recorded, or shorter or longer: 2x is twice as fast, 0.5x half as fast.
+    /// Speed relative to the capture: 2x is twice as fast, 0.5x half as fast.
     #[arg(long, value_name = "SPEED", value_parser = parse_speed, default_value = "recorded")]
     speed: f64,
-    /// Packets in a second.
+    /// Packets per second.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pps: Option<u64>,
-    /// Millions of bits in a second, by the packets' lengths on the wire.
+    /// Megabits per second, by the packets' lengths on the wire.
     #[arg(long, value_name = "N", value_parser = parse_positive)]
     mbps: Option<f64>,
     /// As fast as possible.
@@ -104,7 +103,7 @@ fn parse_speed(text: &str) -> Result<f64, String> {
         return Ok(1.0);
     }
     let times = text.strip_suffix('x').and_then(|number| parse_positive(number).ok());
-    times.ok_or_else(|| "expected recorded, or how many times as fast, such as 2x or 0.5x".into())
+    times.ok_or_else(|| "expected recorded, or a factor such as 2x or 0.5x".into())
 }
 
 fn parse_positive(text: &str) -> Result<f64, String> {
@@ -359,10 +358,10 @@ fn summary(replay: &Replay<'_>, seconds: f64) {
         rate(counts.bytes as f64 * 8.0 / 1e9),
     ));
     let reasons = [
-        (counts.cut, "cut when captured, and sent as they are"),
-        (counts.other_link, "skipped: they are no Ethernet frames"),
-        (counts.too_long, "skipped: they are longer than the MTU of the interface allows"),
-        (counts.too_short, "skipped: they have no whole Ethernet header"),
+        (counts.cut, "truncated in the capture, and sent truncated"),
+        (counts.other_link, "skipped: not Ethernet"),
+        (counts.too_long, "skipped: longer than the interface's MTU"),
+        (counts.too_short, "skipped: incomplete Ethernet header"),
     ];
     for (number, reason) in reasons {
         if number > 0 {

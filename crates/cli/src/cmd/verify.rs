@@ -1,4 +1,4 @@
-//! `tapdex verify`: is an archive what it was when it was written?
+//! `tapdex verify`: checks an archive.
 
 use std::io::Write;
 
@@ -13,20 +13,19 @@ use super::{CANNOT_WRITE, Damaged, chain, counted};
 
 /// Check an archive and list what is wrong with it.
 ///
-/// Of every segment all checksums are compared, and that each row is in one bitmap of a column.
-/// Then its packets are read from the first to the last: they have to have the checksums that they
-/// had when they were indexed, if there are such, to be where the index says, at the times that it
-/// says, and every column has to have what their headers have. Packets without a checksum are
-/// counted: those of captures that were not indexed with --sums.
+/// Checks all checksums of every segment, and that each row is in exactly one bitmap of each
+/// column. Then reads all packets and compares them with the index: checksums, positions, times,
+/// and the fields of their headers. Packets of captures that were indexed without --sums have no
+/// checksums; they are counted.
 ///
 ///     tapdex verify
 ///     tapdex verify -r archive --quick
 ///
-/// Prints a problem a line and exits with 3 if there is any; tapdex repair then makes damaged
-/// indexes again, but cannot do so with packets. Also prints what searches would say is missing, be
-/// it lost, removed or cut off, and exits with 3 then, or with 0 if that is all and
-/// --allow-incomplete is given. With --quick only the first and the last bytes of packets are
-/// compared, and of the indexes what is needed to open them.
+/// Prints one problem per line, and exits with 3 if there are any. tapdex repair rebuilds damaged
+/// indexes, but cannot restore packets. Also prints which packets searches would report as missing,
+/// whether lost, removed or cut off. If only those are wrong, --allow-incomplete makes the exit
+/// code 0. With --quick, only what is needed to open an index is checked, and the first and last
+/// bytes of its capture.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -100,13 +99,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let left = archive.unindexed_recordings()?;
     if left > 0 {
         let recordings = counted(left, "recording");
-        args.quiet.note(&format!("{recordings} not indexed yet; every search does that itself"));
+        args.quiet.note(&format!("{recordings} not indexed yet; searches read them anyway"));
     }
     if problems == 0 {
         let segments = counted(files.len() as u64, "segment");
         let sound = match stories.is_empty() {
             true => "sound",
-            false => "sound as far as it goes, incomplete as above",
+            false => "sound, but incomplete as listed above",
         };
         let sums = match unsummed {
             0 => String::new(),
@@ -125,8 +124,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     out.flush().context(CANNOT_WRITE)?;
     let (problems, all) = (counted(problems, "problem"), files.len());
-    let text =
-        format!("{problems} in {damaged} of {all} segments; tapdex repair makes indexes again");
+    let text = format!("{problems} in {damaged} of {all} segments; tapdex repair rebuilds indexes");
     Err(Damaged(text).into())
 }
 

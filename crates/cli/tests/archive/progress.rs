@@ -216,7 +216,16 @@ fn output_on_the_same_terminal_stays_whole() {
     assert!(child.wait().unwrap().success());
     let screen = terminal.screen();
     let starts: Vec<&str> = screen.iter().filter_map(|line| line.split(' ').next()).collect();
-    let expected =
-        ["made", "indexed", "filter", "host", "udp", "tcp[tcpflags]", "vlan", "icmp6", "tapdex"];
+    let expected = [
+        "generated",
+        "indexed",
+        "filter",
+        "host",
+        "udp",
+        "tcp[tcpflags]",
+        "vlan",
+        "icmp6",
+        "tapdex",
+    ];
     assert_eq!(starts, expected, "{screen:#?}");
 }

@@ -96,7 +96,7 @@ fn an_error_is_json_too_and_the_exit_code_stays() {
     let said = messages(&output);
     assert_eq!(said.len(), 2, "{said:?}");
     assert_eq!(with(&said, "ERROR", "standard input: ")[0]["interface"], "standard input");
-    assert_eq!(with(&said, "ERROR", "standard input could not be read to its end").len(), 1);
+    assert_eq!(with(&said, "ERROR", "standard input could not be read completely").len(), 1);
 
     let output = record(folder.path(), "a.pcap", "--log-format json --rotate nonsense");
     assert_eq!(output.status.code(), Some(2));

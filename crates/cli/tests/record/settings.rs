@@ -11,7 +11,7 @@ use crate::wire::{Recorder, TAPDEX, Wire};
 #[test]
 fn what_is_missing_or_wrong_is_said() {
     let Some(wire) = Wire::new() else { return };
-    let none = "nothing to record from: name an interface with -i; tapdex record -D lists them";
+    let none = "no interface: give one with -i; tapdex record -D lists them";
     wire.run("record").with(2, &[none]);
     let there = ["there is no interface nosuch; there are: ", "v0", "v1", "lo", "any"];
     wire.run("record -i nosuch").with(2, &there);
@@ -27,7 +27,7 @@ fn what_is_missing_or_wrong_is_said() {
     wire.run("record -i v1 --buffer x").with(2, &["--buffer", "64MiB"]);
     wire.run("record -i v1 --metrics here").with(2, &["--metrics 'here'", "127.0.0.1:9740"]);
     wire.run("record -i v1 --user no-such-user").with(2, &["there is no user \"no-such-user\""]);
-    wire.run("record -i - -i -").with(2, &["standard input is named twice"]);
+    wire.run("record -i - -i -").with(2, &["standard input is given twice"]);
     wire.run("record -i v1 --config none.toml").with(4, &["cannot read none.toml"]);
     wire.space.inside("ip link set v1 down");
     wire.run("record -i v1").with(4, &["cannot capture on v1: ", "not up"]);

@@ -1,4 +1,4 @@
-//! `tapdex bench gpu`: how fast a GPU builds indexes, beside how fast its bus could be.
+//! `tapdex bench gpu`: how fast a GPU builds indexes, compared with the limit of its bus.
 
 mod columns;
 mod only;
@@ -26,30 +26,29 @@ const ROWS_MAX: i64 = 1 << 27;
 /// Copies the fastest of which the limits of the bus are.
 const BUS_RUNS: usize = 10;
 
-/// Measure how fast a GPU builds indexes, beside how fast its bus could be.
+/// Measure how fast a GPU builds indexes, compared with the limit of its bus.
 ///
-/// First the bus is measured. Then columns of made-up data are indexed, again and again, by every
-/// codec: 13 of 8 bits, as the five-tuple of a flow has, and 12 of 16 bits; with all values alike
-/// (uniform), some much more often than others (zipf), and those of five-tuples in flow order
-/// (flows). The clock runs from columns on the host to indexes on the host. The limit is the time
-/// that the bus takes for the same bytes. Then whole segments are sorted and indexed (segment),
-/// sets of ids encoded as in the paper that HiPES is from (scenarios), and the experiments of
-/// IMC'13 and of GPU-MASC repeated (papers).
+/// Measures the bus first. Then indexes generated columns with every codec (columns): 13 columns of
+/// 8 bits, as a five-tuple has, and 12 of 16 bits, with uniform values, with Zipf-distributed
+/// values (zipf), and with five-tuples in flow order (flows). Times are measured from columns on
+/// the host to indexes on the host; the limit is the time that the bus needs for the same bytes.
+/// Then sorts and indexes whole segments (segment), encodes sets of ids as in the HiPES paper
+/// (scenarios), and repeats the experiments of IMC'13 and GPU-MASC (papers).
 ///
-/// --only takes some of it: names of parts (columns, segment, scenarios, papers), of data, of
-/// codecs, and bits. What is not named among its kind is left out:
+/// --only selects parts (columns, segment, scenarios, papers), data, codecs and bits. A kind of
+/// which nothing is named is measured completely:
 ///
 ///     tapdex bench gpu --only columns,uniform,8,roaring
 ///
-/// With --out the tables are also written as Markdown, as CSV and as plots, into a folder that is
-/// made if it is not there: tables.md, gpu-*.csv, gpu-*.svg.
+/// With --out, the tables are also written as Markdown, CSV and plots: tables.md, gpu-*.csv,
+/// gpu-*.svg.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// GPU to measure: cuda, or cuda:N for the one of that number, from 0.
+    /// GPU to measure: cuda, or cuda:N with N from 0.
     #[arg(long, value_name = "DEVICE", default_value = "cuda", value_parser = device::parse)]
     device: DeviceChoice,
-    /// Rows of a column, up to 134217728.
+    /// Rows per column, up to 134217728.
     #[arg(
         long,
         value_name = "N",
@@ -57,7 +56,7 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(1..=ROWS_MAX)
     )]
     rows: u32,
-    /// Runs, of which the median, the slowest and the fastest are shown.
+    /// Number of runs; the median, the slowest and the fastest are shown.
     #[arg(
         long,
         value_name = "N",
@@ -65,7 +64,7 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     runs: u16,
-    /// Times that the columns follow each other in a run.
+    /// How often a run repeats the columns.
     #[arg(
         long,
         value_name = "N",
@@ -73,16 +72,16 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     rounds: u16,
-    /// Another seed, other data of the same kind.
+    /// Seed of the random numbers.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Measure only what is named.
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = only::parse)]
     only: Vec<String>,
-    /// Program made from bench/gpu/imc13.cu, to be measured beside.
+    /// Program built from bench/gpu/imc13.cu, to compare with.
     #[arg(long, value_name = "PROGRAM")]
     imc13: Option<PathBuf>,
-    /// Folder to write tables and plots to.
+    /// Folder for tables and plots; created if it does not exist.
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `tapdex codec explain`: what each word says.
+//! `tapdex codec explain`: shows the meaning of each word.
 
 use std::io::{BufRead, Write};
 
@@ -12,30 +12,30 @@ use super::form::{self, Form};
 use super::{codec_parser, read_encoded, words};
 use crate::cmd::CANNOT_WRITE;
 
-/// Show what each encoded word says.
+/// Show the meaning of each encoded word.
 ///
-/// Reads hex words like decode and prints a line for each word or part: its place in bytes, its
-/// value, the rows it speaks of, what it is and its fields:
+/// Reads hex words like decode and prints a line for each word or part: its offset in bytes, its
+/// value, the rows it covers, its kind and its fields:
 ///
 ///     printf '80000001 0003FFFF 7FFFF000' | tapdex codec explain --codec wah
 ///     printf '42000005 00000FF9 00001000 42000042' | tapdex codec explain --codec masc --windowed
 ///
-/// Any words are shown, whether valid or not. With --rows they are checked as well: what is wrong
-/// goes to standard error, and the line where it was seen is marked with >. With --windowed each
-/// word has its entry of the query table, or - where the stream is not valid. Parts of more than 8
-/// bytes are shown as .. and words of hipes without a row are left out.
+/// Invalid words are shown, too. With --rows, the words are also checked: errors are printed on
+/// standard error, and the line of the error is marked with >. With --windowed, each word is shown
+/// with its entry in the query table, or - if the stream is not valid. Parts of more than 8 bytes
+/// are shown as .. and words of hipes without a row are left out.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// Codec that the words were written with.
+    /// Codec of the words.
     #[arg(long, value_name = "NAME", value_parser = codec_parser())]
     codec: Codec,
-    /// Number of rows, up to 4294967295; check the words against it.
+    /// Number of rows, up to 4294967295; checks the words.
     #[arg(long, value_name = "N")]
     rows: Option<u32>,
     #[command(flatten)]
     options: form::Options,
-    /// Read bytes, not hex words.
+    /// Read bytes instead of hex words.
     #[arg(long)]
     raw: bool,
 }

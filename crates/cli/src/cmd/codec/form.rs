@@ -9,10 +9,10 @@ use tapdex_bitmap::{ALL_CODECS, Bitmap, Chunks, Codec, Cursor, DecodeError};
 /// What the name of a codec leaves open.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(super) struct Options {
-    /// With hipes: chunks of 2^W rows, from 7 to 29; 16 if not given.
+    /// For hipes: chunks of 2^W rows, from 7 to 29 [default: 16].
     #[arg(long, value_name = "W", value_parser = parse_width)]
     w: Option<Width>,
-    /// With masc: cut the rows into windows of 3,968.
+    /// For masc: split the rows into windows of 3,968.
     #[arg(long)]
     windowed: bool,
 }
@@ -36,9 +36,12 @@ impl Options {
     pub(super) fn check(self, codec: Option<Codec>) -> anyhow::Result<()> {
         let name = codec.map_or("auto", Codec::name);
         let is_hipes = matches!(codec, Some(Codec::Hipes(_)));
-        ensure!(self.w.is_none() || is_hipes, "--w is for --codec hipes only, not for {name}");
+        ensure!(self.w.is_none() || is_hipes, "--w applies to --codec hipes only, not to {name}");
         let is_masc = codec == Some(Codec::Masc);
-        ensure!(!self.windowed || is_masc, "--windowed is for --codec masc only, not for {name}");
+        ensure!(
+            !self.windowed || is_masc,
+            "--windowed applies to --codec masc only, not to {name}"
+        );
         Ok(())
     }
 }
@@ -112,15 +115,16 @@ fn hints(form: Form, bytes: &[u8], rows: u32, error: &DecodeError) -> impl Itera
     // Few words fit many forms, and a long list is no help.
     const FORMS_MAX: usize = 3;
     if bytes.is_empty() {
-        let hint = format!("the input is empty, but {} has bytes for the empty set", form.codec());
+        let hint =
+            format!("the input is empty, but {} encodes the empty set as bytes", form.codec());
         return [Some(hint), None].into_iter().flatten();
     }
     let last = match error {
         DecodeError::PastEnd { .. } => form.chunks(bytes, u32::MAX).ok().and_then(last_id),
         _ => None,
     };
-    let rows_hint = last
-        .map(|last| format!("the last id is {last}, so that --rows must be at least {}", last + 1));
+    let rows_hint =
+        last.map(|last| format!("the last id is {last}, so --rows must be at least {}", last + 1));
     let fitting = form.others().filter(|form| form.chunks(bytes, rows).is_ok());
     let fitting: Vec<String> = fitting.take(FORMS_MAX).map(|form| form.to_string()).collect();
     let form_hint =

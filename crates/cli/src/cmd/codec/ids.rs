@@ -24,8 +24,8 @@ pub(super) fn read(input: &mut dyn BufRead, rows: Option<u32>) -> anyhow::Result
             && first <= previous
         {
             bail!(
-                "cannot read line {number}: id {first} does not come after id {previous}, \
-                 but ids must ascend and none may come twice"
+                "cannot read line {number}: id {first} follows id {previous}, \
+                 but ids must ascend without duplicates"
             );
         }
         // A range of a few bytes can stand for gigabytes of ids.
@@ -55,8 +55,8 @@ fn parse(text: &[u8], rows: Option<u32>) -> anyhow::Result<(u32, u32)> {
     match (last_id.filter(|&id| id < rows.unwrap_or(u32::MAX)), u32::try_from(first)) {
         (Some(last), Ok(first)) => Ok((first, last)),
         _ => match rows {
-            Some(rows) => bail!("id {} is at or past --rows {rows}", shown(last_text)),
-            None => bail!("id {} is past {}, the largest", shown(last_text), u32::MAX - 1),
+            Some(rows) => bail!("id {} is not below --rows {rows}", shown(last_text)),
+            None => bail!("id {} is above the maximum {}", shown(last_text), u32::MAX - 1),
         },
     }
 }
@@ -142,7 +142,7 @@ mod tests {
     fn ids_too_large_for_any_number_are_past_the_rows() {
         let huge = "9".repeat(30);
         let error = read_text(&format!("1-{huge}\n"), Some(5)).unwrap_err();
-        assert_eq!(error, format!("cannot read line 1: id {huge} is at or past --rows 5"));
+        assert_eq!(error, format!("cannot read line 1: id {huge} is not below --rows 5"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `tapdex codec sample`: made-up sets to try the codecs on.
+//! `tapdex codec sample`: generates sets to try the codecs.
 
 use std::io::Write;
 
@@ -8,9 +8,9 @@ use tapdex_bitmap::sample::Family;
 use super::ids;
 use crate::cmd::CANNOT_WRITE;
 
-/// Make up a set of ids.
+/// Generate a set of ids.
 ///
-/// Prints ids as ranges, the same for the same flags on every machine:
+/// Prints ids as ranges. The same options give the same ids on every machine:
 ///
 ///     tapdex codec sample | tapdex codec stats
 ///     tapdex codec sample --family uniform --density 0.001 --seed 7 | tapdex codec stats
@@ -21,7 +21,7 @@ pub(super) struct Args {
     /// Shape of the set.
     #[arg(long, value_enum, default_value_t = Shape::Clustered)]
     family: Shape,
-    /// Number of rows, from 1 to 4294967295; all ids are below it.
+    /// Number of rows, from 1 to 4294967295; all ids are smaller.
     #[arg(
         long,
         value_name = "N",
@@ -29,7 +29,7 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     rows: u32,
-    /// Share of the rows to aim at, above 0 and up to 1; hipes falls short of high ones.
+    /// Share of rows in the set, above 0 and up to 1; hipes does not reach high shares.
     #[arg(
         long,
         value_name = "D",
@@ -38,10 +38,10 @@ pub(super) struct Args {
         allow_negative_numbers = true
     )]
     density: f64,
-    /// With hipes: number of stretches, up to 10000, or 0 for uniform ids; 10 if not given.
+    /// For hipes: number of clusters, up to 10000, or 0 for uniform ids [default: 10].
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(..=CLUSTERS_MAX))]
     clusters: Option<u32>,
-    /// Start of the random numbers.
+    /// Seed of the random numbers.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 }

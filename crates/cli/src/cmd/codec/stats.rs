@@ -10,23 +10,24 @@ use super::ids;
 use crate::cmd::CANNOT_WRITE;
 use crate::cmd::json::{self, Rounded};
 
-/// Compare the size of a set in every codec.
+/// Compare the size of a set in all codecs.
 ///
-/// Reads an id or a range a line, ascending, and prints the bytes that each codec takes. The
-/// smallest, which is what --codec auto takes, is marked with *:
+/// Reads one id or range per line, ascending, and prints the size of the set in each codec. The
+/// smallest, which --codec auto uses, is marked with *:
 ///
 ///     printf '44-80\n168-171\n' | tapdex codec stats --rows 217
 ///     tapdex codec sample --family zipf-runs | tapdex codec stats --json
 ///
-/// Without --rows the rows end at the last id. A - stands where there is nothing to divide by; it
-/// is null with --json, which prints an object for the set and then one for each codec.
+/// Without --rows, the rows end at the last id. With --json, prints an object for the set, then one
+/// for each codec, one per line. Values that would need a division by zero are - or, with --json,
+/// null.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// Number of rows, up to 4294967295; all ids are below it.
+    /// Number of rows, up to 4294967295; all ids must be smaller.
     #[arg(long, value_name = "N")]
     rows: Option<u32>,
-    /// Print a JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }

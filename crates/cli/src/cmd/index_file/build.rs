@@ -1,4 +1,4 @@
-//! `tapdex index-file build`: from a table to its index file.
+//! `tapdex index-file build`: builds the index file of a table.
 
 use std::fs::File;
 use std::io::Read;
@@ -28,81 +28,81 @@ use crate::cmd::{counted, interrupt, note, shown};
 
 /// Build the index file of a table.
 ///
-/// The table is CSV, or it is a file of bytes for each field. In CSV the first line names the
-/// columns, and those of all tables that are given are put one below the other:
+/// The table is CSV, or one binary file for each field. The first line of a CSV file names the
+/// columns. The rows of several tables are appended to each other:
 ///
 ///     printf 'src,port\n10.0.0.1,443\n10.0.0.2,53\n10.0.0.1,53\n' > flows.csv
 ///     tapdex index-file build flows.csv -o flows.tdx
 ///     tapdex index-file build flows.csv -o sorted.tdx --field port:16 --field src --sort-by src
 ///
 /// A value is a number, such as 7 or 0x1F, or an address: 10.0.0.1 in a field of 32 bits,
-/// 2001:db8::1 in one of 128 bits, 00:1b:21:0a:0b:0c in one of 48 bits. Values may stand in double
-/// quotes, and blank lines are passed over. A file of bytes has the values of a field one after the
-/// other, BITS/8 bytes each, least significant byte first:
+/// 2001:db8::1 in one of 128 bits, 00:1b:21:0a:0b:0c in one of 48 bits. Values may be in double
+/// quotes; blank lines are skipped. A binary file contains the values of a field, BITS/8 bytes
+/// each, least significant byte first:
 ///
 ///     printf '\001\002\003' > kind.bin
 ///     printf '\273\001\065\000\065\000' > port.bin
 ///     tapdex index-file build -o raw.tdx --field kind:8=kind.bin --field port:16=port.bin
 ///
-/// What is said of a field:
+/// A field is given as:
 ///
 ///     NAME[:BITS[/DIGITS]][:CODEC][=FILE]
 ///
-/// BITS is a multiple of 8 up to 128. In CSV it may be left out: the least of 8, 16, 32, 64 and 128
-/// that holds all values, or 48 for MAC addresses, found in the same pass. A field is cut into
-/// digits of 8 or 16 bits, and each digit is indexed as a column: a field of 16 bits as one, others
-/// as bytes, unless DIGITS or --digits says otherwise.
+/// BITS is a multiple of 8 up to 128. For CSV it is optional: the default is the smallest of 8, 16,
+/// 32, 64 and 128 that fits all values, or 48 for MAC addresses. A field is split into digits of 8
+/// or 16 bits, and each digit is indexed as a column: a field of 16 bits as one digit, others as
+/// bytes, unless DIGITS or --digits says otherwise.
 ///
-/// With --codec auto a column gets the codec in which the bitmaps of its first 2^20 rows have the
-/// fewest bytes. Hipes is not among the candidates; ask for it by name.
+/// With --codec auto, each column uses the codec that is smallest for its first 2^20 rows. Hipes is
+/// not a candidate; it is used only if you name it.
 ///
-/// With --device cuda a GPU builds the columns. The file is the same, byte for byte. Columns that
-/// the GPU cannot build are built by the CPU. With auto the CPU builds them all.
+/// With --device cuda, a GPU builds the columns. The file is the same, byte for byte. Columns that
+/// the GPU cannot build are built by the CPU. With auto, the CPU builds them all.
 ///
-/// The file has its name when it is complete and on the disk; until then, and after an error or
-/// Ctrl-C, a file that had the name before is as it was. Memory: BITS/8 bytes a row for each field
-/// and 4 bytes a row, with --time 8 more, with --sort-by 8 more. The text is not kept.
+/// The file gets its name when it is complete and on disk; after an error or Ctrl-C, an existing
+/// file is unchanged. Memory per row: BITS/8 bytes for each field, plus 4 bytes, 8 more with
+/// --time, and 8 more with --sort-by.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
-    /// CSV files, which end in .csv, or - for standard input.
+    /// CSV files, with names that end in .csv, or - for standard input.
     #[arg(value_name = "TABLE")]
     tables: Vec<PathBuf>,
     /// Index file to write.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Field to index, as above; without any, all columns of the CSV.
+    /// Field to index, as described above [default: all columns of the CSV].
     #[arg(long = "field", value_name = "FIELD", value_parser = field::parse)]
     fields: Vec<FieldArg>,
-    /// Take the tables for CSV whatever they are called.
+    /// Read the tables as CSV whatever their names are.
     #[arg(long)]
     csv: bool,
-    /// Column or field with the time of each row, 64 bits, in nanoseconds since 1970: it is kept
-    /// for get --times and not indexed.
+    /// Column or field with the time of each row, 64 bits, in nanoseconds since 1970. It is stored
+    /// for get --times, but not indexed.
     #[arg(long, value_name = "NAME", verbatim_doc_comment)]
     time: Option<String>,
-    /// Sort the rows by these fields first. The file then also says which row each was, so that
+    /// Sort the rows by these fields first. The file also stores the original row numbers, so that
     /// get finds the same rows.
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', verbatim_doc_comment)]
     sort_by: Vec<String>,
-    /// Bits of a digit: 8, or 16 with an odd byte first; without it, see above.
+    /// Bits of a digit: 8, or 16 with an odd byte first [default: see above].
     #[arg(long, value_name = "DIGITS", value_parser = field::parse_digits)]
     digits: Option<Width>,
-    /// Codec of all fields that do not name one: auto, or a name from tapdex codec list.
+    /// Codec of fields that do not name one: auto, or a name from tapdex codec list.
     #[arg(
         long,
         value_name = "NAME",
         default_value = "auto",
-        value_parser = choice_parser("for each column whichever is smallest"),
+        value_parser = choice_parser("the smallest for each column"),
         hide_possible_values = true
     )]
     codec: Choice,
-    /// With hipes: chunks of 2^W rows, from 7 to 29; 16 if not given.
+    /// For hipes: chunks of 2^W rows, from 7 to 29 [default: 16].
     #[arg(long, value_name = "W", value_parser = parse_width)]
     w: Option<hipes::Width>,
     #[command(flatten)]
     device: DeviceArg,
-    /// Threads that build, up to 1024; 0 for one on each core.
+    /// Number of threads, up to 1024; 0 means one per core.
     #[arg(
         long,
         value_name = "N",
@@ -141,7 +141,7 @@ pub(super) fn run(args: &Args, stdin: &mut dyn Read) -> anyhow::Result<()> {
     drop(progress);
     let a_row = match rows {
         0 => String::new(),
-        _ => format!("{:.2} bytes a row, ", len_bytes as f64 / f64::from(rows)),
+        _ => format!("{:.2} bytes per row, ", len_bytes as f64 / f64::from(rows)),
     };
     let fields = if fields == 1 { "1 field".to_owned() } else { format!("{fields} fields") };
     let output = args.output.display();
@@ -180,16 +180,16 @@ impl Args {
         for (index, field) in self.fields.iter().enumerate() {
             let name = shown_name(&field.name);
             let twice = self.fields[..index].iter().any(|other| other.name == field.name);
-            ensure!(!twice, "--field: '{name}' is there twice");
+            ensure!(!twice, "--field: '{name}' is given twice");
         }
         if self.is_raw() {
-            ensure!(
-                self.tables.is_empty(),
-                "give tables, or a file for each --field, but not both"
-            );
+            ensure!(self.tables.is_empty(), "give tables, or a file for each --field, not both");
             for field in &self.fields {
                 let name = shown_name(&field.name);
-                ensure!(field.file.is_some(), "--field: '{name}' has no =FILE, but others have");
+                ensure!(
+                    field.file.is_some(),
+                    "--field: '{name}' has no =FILE, but other fields do"
+                );
                 ensure!(field.bits.is_some(), "--field: '{name}' has a file and needs :BITS");
             }
         } else {
@@ -201,7 +201,10 @@ impl Args {
                 let is_csv = path.as_os_str() == "-"
                     || path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));
                 let path = path.display();
-                ensure!(self.csv || is_csv, "'{path}' does not end in .csv: give --csv if it is");
+                ensure!(
+                    self.csv || is_csv,
+                    "'{path}' does not end in .csv: give --csv if it is CSV"
+                );
             }
         }
         if let Some(time) = &self.time {
@@ -220,7 +223,7 @@ impl Args {
         let is_hipes = |choice: &Choice| matches!(choice, Choice::One(Codec::Hipes(_)));
         let mut choices = self.fields.iter().filter_map(|field| field.codec.as_ref());
         let has_hipes = is_hipes(&self.codec) || choices.any(is_hipes);
-        ensure!(self.w.is_none() || has_hipes, "--w is for hipes only, which no field is to have");
+        ensure!(self.w.is_none() || has_hipes, "--w applies to hipes only, but no field uses it");
         Ok(())
     }
 
@@ -235,7 +238,7 @@ impl Args {
         };
         let files = self.fields.iter().filter_map(|field| field.file.as_ref());
         if let Some(path) = self.tables.iter().chain(files).find(|path| same(path)) {
-            bail!("{} is to be read and cannot be replaced", path.display());
+            bail!("{} is an input and cannot be replaced", path.display());
         }
         let folder = match output.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -373,7 +376,7 @@ impl Args {
                 if let Some(trouble) = builder.trouble().filter(|_| builder.built().cpu > 0) {
                     let built = counted(builder.built().cpu, "column");
                     note(&format!(
-                        "the device failed, {built} built on the CPU instead: {trouble}"
+                        "the device failed; {built} built on the CPU instead: {trouble}"
                     ));
                 }
             }

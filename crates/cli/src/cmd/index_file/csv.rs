@@ -1,4 +1,4 @@
-//! Tables as text: a line with the names of the columns, then a line a row.
+//! CSV tables: the first line names the columns, each following line is a row.
 
 use std::io::{ErrorKind, Read};
 
@@ -61,7 +61,7 @@ impl Columns {
     ) -> anyhow::Result<()> {
         let mut blocks = Blocks::new(file, input);
         let Some(block) = blocks.next()? else {
-            bail!("cannot read {file}: there is no line with the names of the columns");
+            bail!("cannot read {file}: the line with the column names is missing");
         };
         reading.add(block.len(), self.rows as usize);
         let (header, rest) = split_line(block);
@@ -81,7 +81,7 @@ impl Columns {
     fn places(&mut self, names: &[String]) -> anyhow::Result<Vec<Place>> {
         if self.wants_all && self.fields.is_empty() {
             for name in names.iter().filter(|&name| Some(name) != self.time.as_ref()) {
-                ensure!(!name.is_empty(), "there is a column without a name");
+                ensure!(!name.is_empty(), "a column has no name");
                 self.fields.push(Planes::new(name, None));
             }
         }
@@ -91,7 +91,7 @@ impl Columns {
             let shown_name = shown(wanted.as_bytes());
             let Some((index, _)) = found.next() else {
                 let known: Vec<String> = names.iter().map(|name| shown(name.as_bytes())).collect();
-                bail!("there is no column '{shown_name}', only {}", known.join(", "));
+                bail!("no column '{shown_name}'; there are: {}", known.join(", "));
             };
             ensure!(found.next().is_none(), "there are two columns '{shown_name}'");
             places[index] = place;
@@ -107,7 +107,7 @@ impl Columns {
         let skipped = places.iter().position(|&place| place == Place::Skip);
         if let Some(index) = skipped.filter(|_| self.wants_all) {
             let name = shown(names[index].as_bytes());
-            bail!("column '{name}' is not in the first table: name those to take with --field");
+            bail!("column '{name}' is not in the first table: select columns with --field");
         }
         Ok(places)
     }
@@ -118,7 +118,7 @@ fn names(header: &[u8]) -> anyhow::Result<Vec<String>> {
     let header = header.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(header);
     let name = |cell| match str::from_utf8(cell) {
         Ok(name) => Ok(name.to_owned()),
-        Err(_) => Err(anyhow!("the name of a column, '{}', is not UTF-8", shown(cell))),
+        Err(_) => Err(anyhow!("the column name '{}' is not UTF-8", shown(cell))),
     };
     cells(header).map(name).collect()
 }

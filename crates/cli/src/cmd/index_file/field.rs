@@ -16,12 +16,12 @@ pub(super) struct FieldArg {
     pub(super) file: Option<PathBuf>,
 }
 
-const FORM: &str = "NAME, then :BITS, :BITS/DIGITS and :CODEC as wanted, then =FILE if it has one";
+const FORM: &str = "NAME[:BITS[/DIGITS]][:CODEC][=FILE]";
 
 /// Reads `NAME[:BITS[/DIGITS]][:CODEC][=FILE]`.
 pub(super) fn parse(text: &str) -> Result<FieldArg, String> {
     let (spec, file) = match text.split_once('=') {
-        Some((_, "")) => return Err("expected the name of a file after =".to_owned()),
+        Some((_, "")) => return Err("expected a file name after =".to_owned()),
         Some((spec, file)) => (spec, Some(PathBuf::from(file))),
         None => (text, None),
     };

@@ -1,4 +1,4 @@
-//! `tapdex index-file get`: which rows meet some conditions?
+//! `tapdex index-file get`: finds rows.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -15,38 +15,38 @@ use crate::cmd::{CANNOT_WRITE, note};
 
 /// List the rows of an index file that meet conditions.
 ///
-/// Prints row numbers, counted from 0 in the order of the table that the file was built from:
+/// Prints row numbers, from 0, in the order of the original table:
 ///
 ///     tapdex index-file get flows.tdx port=443
 ///     tapdex index-file get flows.tdx 'src=10.0.0.0/8' 'port!=53' --count
 ///     tapdex index-file get flows.tdx port=53,1000..2000 src=10.0.0.1,0x0A000002 --any --ranges
 ///
-/// A condition is FIELD=VALUES, or FIELD!=VALUES for all other rows. Values have commas between
-/// them, and each is a number or an address, as for build, or two of them with .. between them for
-/// all from the first to the last, or one with /N behind it for all that start with the same N
-/// bits. A row has to meet all conditions, or one of them with --any.
+/// A condition is FIELD=VALUES, or FIELD!=VALUES for all other rows. Values are separated by
+/// commas. A value is a number or an address, as for build; a range such as 1000..2000; or a prefix
+/// such as 10.0.0.0/8, for all values that start with the same bits. A row must meet all
+/// conditions, or at least one with --any.
 ///
-/// How many rows there are, and how long it took to find them, is said on standard error. Rows that
-/// are printed take 4 bytes of memory each.
+/// The number of rows and the search time are printed on standard error. Each printed row takes 4
+/// bytes of memory.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
     /// Index file.
     #[arg(value_name = "INDEX")]
     path: PathBuf,
-    /// What the rows have to meet.
+    /// Conditions that rows must meet.
     #[arg(value_name = "CONDITION", required = true)]
     conditions: Vec<String>,
-    /// List rows that meet one of the conditions, not only those that meet all.
+    /// List rows that meet at least one condition.
     #[arg(long)]
     any: bool,
-    /// Print how many rows there are, and not which.
+    /// Print only the number of rows.
     #[arg(long, conflicts_with_all = ["ranges", "times"])]
     count: bool,
-    /// Print rows that follow each other as ranges, such as 44-80.
+    /// Print consecutive rows as ranges, such as 44-80.
     #[arg(long, conflicts_with = "times")]
     ranges: bool,
-    /// Print the time of each row behind it, after a tab.
+    /// Print a tab and the time after each row.
     #[arg(long)]
     times: bool,
 }

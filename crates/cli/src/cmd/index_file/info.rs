@@ -1,4 +1,4 @@
-//! `tapdex index-file info`: what a file holds, and what takes how many bytes.
+//! `tapdex index-file info`: the contents of an index file, and the size of its parts.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -11,24 +11,24 @@ use tapdex_report::table::{self, Align};
 use crate::cmd::CANNOT_WRITE;
 use crate::cmd::json::{self, Rounded};
 
-/// Show what an index file holds, and what takes how many bytes.
+/// Show the contents of an index file, and the size of its parts.
 ///
-/// The first table has a line for each field and, below it, one for each of its columns, from the
-/// most significant digit on. The second has what the whole file is made of; rest is what neither
-/// belongs to a column nor is a list of rows or times: schema, checksums, directory, padding.
+/// The first table has a line for each field, followed by its columns from the most significant
+/// digit. The second table has the sections of the file; rest is everything else: schema,
+/// checksums, directory, padding.
 ///
 ///     tapdex index-file info flows.tdx
 ///     tapdex index-file info flows.tdx --json
 ///
-/// With --json there is an object for the file, then one for each field, for each column, and for
-/// each kind of section, each on a line.
+/// With --json, prints an object for the file, then one for each field, each column, and each kind
+/// of section, one per line.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
     /// Index file.
     #[arg(value_name = "INDEX")]
     path: PathBuf,
-    /// Print a JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! Fields as bytes: a file each, its values one after the other, least significant byte first.
+//! Binary fields: one file per field, with its values, least significant byte first.
 
 use std::io::{ErrorKind, Read};
 

@@ -174,7 +174,7 @@ impl Planes {
         let bits = self.bits.unwrap_or_else(found);
         if let Some(kind) = self.kinds.iter().find(|kind| kind.bits() != Some(bits)) {
             return Err(format!(
-                "column '{}' has {} and another value of {bits} bits, and a field holds one kind",
+                "column '{}' mixes {} with a value of {bits} bits, but a field holds one kind",
                 crate::cmd::shown(self.name.as_bytes()),
                 kind.name(),
             ));

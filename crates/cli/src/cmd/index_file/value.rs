@@ -56,7 +56,7 @@ pub(super) struct Bad {
 const NO_DIGIT: &str = "expected a decimal digit";
 const NO_HEX_DIGIT: &str = "expected a hexadecimal digit";
 const TOO_LARGE: &str = "the number has more than 128 bits";
-const NO_IPV4: &str = "expected an IPv4 address, four numbers from 0 to 255 with dots between them";
+const NO_IPV4: &str = "expected an IPv4 address: four numbers from 0 to 255, separated by dots";
 const NO_ADDRESS: &str = "expected a MAC or an IPv6 address";
 
 /// Reads a value. Blanks are no part of one.
@@ -162,11 +162,11 @@ impl Value {
     pub(super) fn misfit(self, bits: u32) -> Option<String> {
         if let Some(needed) = self.kind.bits().filter(|&needed| needed != bits) {
             let name = self.kind.name();
-            return Some(format!("{name} needs a field of {needed} bits, and this one has {bits}"));
+            return Some(format!("{name} needs a field of {needed} bits, but this one has {bits}"));
         }
         let needed = self.bits();
         let too_wide = needed > bits;
-        too_wide.then(|| format!("the value needs {needed} bits, and the field has {bits}"))
+        too_wide.then(|| format!("the value needs {needed} bits, but the field has {bits}"))
     }
 
     /// How many bits the number has.

@@ -1,4 +1,4 @@
-//! `tapdex index-file verify`: is every byte as it was written?
+//! `tapdex index-file verify`: checks an index file.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,15 +9,15 @@ use tapdex_engine::index::Index;
 use crate::cmd::progress::QuietArg;
 use crate::cmd::{CANNOT_WRITE, Damaged, chain};
 
-/// Read a whole index file and list what is wrong with it.
+/// Check a whole index file and list what is wrong with it.
 ///
-/// Checks all checksums, that keys and offsets ascend, that each bitmap is one, that the bitmaps of
-/// a column have each row once, and that row map and times are complete:
+/// Checks all checksums, that keys and offsets ascend, that each bitmap is valid, that each row is
+/// in exactly one bitmap of each column, and that the row map and times are complete:
 ///
 ///     tapdex index-file verify flows.tdx
 ///
-/// Prints a problem a line, at most a hundred of them, and exits with 3 if there is any. A damaged
-/// file cannot be mended; build it again.
+/// Prints one problem per line, at most a hundred, and exits with 3 if there are any. A damaged
+/// file cannot be repaired; build it again.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {

@@ -1,4 +1,4 @@
-//! What a recorder gives up before it takes the first packet.
+//! Privileges that a recorder gives up before the first packet.
 
 use std::io::Write;
 
@@ -10,10 +10,10 @@ use super::super::ask::line;
 use super::super::{Incomplete, note};
 use super::Settings;
 
-/// What is said of a GPU in the sandbox.
-const GPU: &str = "a GPU's driver needs more than it would leave";
+/// Why there is no sandbox with a GPU.
+const GPU: &str = "the GPU driver needs more than it allows";
 
-/// Gives up what only root may do; what is needed to open an interface again stays.
+/// Drops root's privileges, except what is needed to reopen an interface.
 pub(super) fn give_up_privileges(settings: &Settings) -> anyhow::Result<()> {
     let keep = match settings.has_interface() {
         true => Keep::Capture,
@@ -27,13 +27,13 @@ pub(super) fn give_up_privileges(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Enters the sandbox, and says what of it does not hold.
+/// Enters the sandbox and reports the parts that do not hold.
 pub(super) fn enter(settings: &Settings, with_gpu: bool, quiet: bool) {
     if !settings.sandbox {
         // Not even --quiet hides it.
         tracing::warn!(
-            "WARNING: the sandbox is off: whoever takes over the recorder by a packet can do all \
-             that its user can"
+            "WARNING: the sandbox is off: a malicious packet that takes over the recorder gets all \
+             rights of its user"
         );
         return;
     }
@@ -44,7 +44,11 @@ pub(super) fn enter(settings: &Settings, with_gpu: bool, quiet: bool) {
     let Entered { seccomp, landlock } = sandbox::enter(&needs(settings));
     for (name, layer) in [("seccomp", seccomp), ("landlock", landlock)] {
         if !layer.holds && !quiet {
-            tracing::warn!(layer = name, "the sandbox is without {name}: {}", layer.text);
+            tracing::warn!(
+                layer = name,
+                "the sandbox is incomplete, without {name}: {}",
+                layer.text
+            );
         }
     }
 }
@@ -57,7 +61,8 @@ fn needs(settings: &Settings) -> Needs {
     }
 }
 
-/// Enters the sandbox and tries what it should rule out. An error if something does not hold.
+/// Enters the sandbox and tries what it should prevent. Returns an error if something does not
+/// hold.
 pub(super) fn check(settings: &Settings, out: &mut dyn Write) -> anyhow::Result<()> {
     if let Some(account) = &settings.user {
         account.check()?;
@@ -81,12 +86,12 @@ pub(super) fn check(settings: &Settings, out: &mut dyn Write) -> anyhow::Result<
     }
     out.flush()?;
     if archive.is_none() {
-        note(&format!("{} is not there: not tried", settings.archive.display()));
+        note(&format!("{} does not exist, so it was not tested", settings.archive.display()));
     }
     match wrong {
         0 => Ok(()),
-        1 => Err(Incomplete("1 of these does not hold".into()).into()),
-        n => Err(Incomplete(format!("{n} of these do not hold")).into()),
+        1 => Err(Incomplete("1 restriction does not hold".into()).into()),
+        n => Err(Incomplete(format!("{n} restrictions do not hold")).into()),
     }
 }
 
