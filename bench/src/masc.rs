@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use tapdex_bench::page::{self, Head, Target};
-use tapdex_bench::tuples::{self, Source};
+use tapdex_bench::tuples::{self, TupleSource};
 use tapdex_gpu::choice::DeviceChoice;
 
 /// Packets of the trace that the paper uses.
@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(args.rounds > 0, "--rounds 0: nothing would be timed");
     let (packets, seed, rounds) = (args.packets, args.seed, args.rounds);
     let sources = tuples::sources(args.traces.as_deref())?;
-    let names: Vec<String> = sources.iter().map(Source::name).collect();
+    let names: Vec<String> = sources.iter().map(TupleSource::name).collect();
     let head = Head {
         name: "masc",
         title: "MASC: tables 2 to 4, section V.C, figures 19 to 35",
@@ -66,19 +66,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         settings.report(report)?;
         eprintln!("merges of COMPAX2");
-        experiments::compax_merges(Source::Calibrated.tuples(packets, seed)?, report)?;
+        experiments::compax_merges(TupleSource::Calibrated.tuples(packets, seed)?, report)?;
         eprintln!("values that are not alike");
-        experiments::skew(Source::Calibrated.tuples(packets, seed)?, seed, report)?;
+        experiments::skew(TupleSource::Calibrated.tuples(packets, seed)?, seed, report)?;
         eprintln!("sizes of flows");
         experiments::flow_sizes(packets, seed, report)?;
         eprintln!("hosts that come back");
-        experiments::hosts(&Source::Calibrated.tuples(packets, seed)?, report)?;
+        experiments::hosts(&TupleSource::Calibrated.tuples(packets, seed)?, report)?;
         eprintln!("matching rows and sizes");
-        matching::measure(Source::MadeUp.tuples(packets, seed)?, report)?;
+        matching::measure(TupleSource::MadeUp.tuples(packets, seed)?, report)?;
         eprintln!("the query table");
-        query::measure(Source::Calibrated.tuples(packets, seed)?, seed, report)?;
+        query::measure(TupleSource::Calibrated.tuples(packets, seed)?, seed, report)?;
         eprintln!("speed");
-        let calibrated = Source::Calibrated.tuples(packets, seed)?;
+        let calibrated = TupleSource::Calibrated.tuples(packets, seed)?;
         speed::measure(calibrated, rounds, seed, args.device, report)
     })
 }

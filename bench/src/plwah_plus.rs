@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use tapdex_bench::page::{self, Head, Target};
-use tapdex_bench::tuples::{self, NAMES, Order, Source, Tuple};
+use tapdex_bench::tuples::{self, NAMES, Order, Tuple, TupleSource};
 use tapdex_bench::windows::{self, Zeros, encode, for_each_bitmap};
 use tapdex_bitmap::Codec;
 use tapdex_report::{Bar, Bars, Plot, Report, Sheet};
@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(args.packets > 0, "--packets 0: nothing would be measured");
     let (packets, seed) = (args.packets, args.seed);
     let sources = tuples::sources(args.traces.as_deref())?;
-    let names: Vec<String> = sources.iter().map(Source::name).collect();
+    let names: Vec<String> = sources.iter().map(TupleSource::name).collect();
     let head = Head {
         name: "plwah-plus",
         title: "PLWAH+: figure 2",
@@ -157,7 +157,7 @@ impl Figure {
         }
     }
 
-    fn add(&mut self, source: &Source, rows: &str, tuples: &[Tuple]) {
+    fn add(&mut self, source: &TupleSource, rows: &str, tuples: &[Tuple]) {
         let Counts { plus, plwah } = count(tuples);
         let share = |words: u64| 400.0 * words as f64 / (tuples.len() * NAMES.len()) as f64;
         let percent = |part: u64, of: u64| 100.0 * (part as f64 / of as f64 - 1.0);

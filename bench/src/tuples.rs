@@ -33,7 +33,7 @@ pub type Tuple = [u8; BYTES];
 
 /// Where tuples come from.
 #[derive(Debug, Clone)]
-pub enum Source {
+pub enum TupleSource {
     /// [`calibrated`].
     Calibrated,
     /// [`made_up`].
@@ -46,7 +46,7 @@ pub enum Source {
 
 /// All sources: those that are made up, and the captures of a folder, or of the one that the
 /// variable `TAPDEX_TRACES` names.
-pub fn sources(traces: Option<&Path>) -> anyhow::Result<Vec<Source>> {
+pub fn sources(traces: Option<&Path>) -> anyhow::Result<Vec<TupleSource>> {
     let traces =
         traces.map(Path::to_owned).or_else(|| std::env::var_os("TAPDEX_TRACES").map(Into::into));
     let mut captures: Vec<PathBuf> = Vec::new();
@@ -59,17 +59,17 @@ pub fn sources(traces: Option<&Path>) -> anyhow::Result<Vec<Source>> {
         });
         captures.sort();
     }
-    let made = [Source::Calibrated, Source::MadeUp, Source::Spread];
-    Ok(made.into_iter().chain(captures.into_iter().map(Source::Capture)).collect())
+    let made = [TupleSource::Calibrated, TupleSource::MadeUp, TupleSource::Spread];
+    Ok(made.into_iter().chain(captures.into_iter().map(TupleSource::Capture)).collect())
 }
 
 /// How a command line says that there are captures, without saying where.
-pub fn traces_option(sources: &[Source]) -> &'static str {
-    let is_capture = |source: &Source| matches!(source, Source::Capture(_));
+pub fn traces_option(sources: &[TupleSource]) -> &'static str {
+    let is_capture = |source: &TupleSource| matches!(source, TupleSource::Capture(_));
     if sources.iter().any(is_capture) { " --traces DIR" } else { "" }
 }
 
-impl Source {
+impl TupleSource {
     /// What the tables call it.
     pub fn name(&self) -> String {
         match self {

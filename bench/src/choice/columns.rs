@@ -89,7 +89,7 @@ impl Column {
 
 /// Made-up traffic of some kind.
 #[derive(Debug, Clone, Copy)]
-pub struct Kind {
+pub struct TrafficKind {
     pub name: &'static str,
     /// Packets, in thousandths of what is asked for.
     pub thousandths: u64,
@@ -100,25 +100,25 @@ pub struct Kind {
 const SNAP_LEN: u32 = 160;
 
 /// What is made up. Columns do not know of payloads, which are cut off.
-pub const KINDS: [Kind; 6] = [
-    Kind { name: "mixed", thousandths: 1_000, profile: Profile::default },
-    Kind {
+pub const KINDS: [TrafficKind; 6] = [
+    TrafficKind { name: "mixed", thousandths: 1_000, profile: Profile::default },
+    TrafficKind {
         name: "small frames",
         thousandths: 1_000,
         profile: || Profile { mean_len: Some(64), ..Profile::default() },
     },
-    Kind {
+    TrafficKind {
         name: "scans and floods",
         thousandths: 1_000,
         profile: || Profile { scan_share: 0.2, flood_share: 0.2, ..Profile::default() },
     },
-    Kind {
+    TrafficKind {
         name: "IPv6 and tunnels",
         thousandths: 300,
         profile: || Profile { ipv6_share: 0.6, tunnel_share: 0.2, ..Profile::default() },
     },
-    Kind { name: "long", thousandths: 4_000, profile: Profile::default },
-    Kind { name: "short", thousandths: 30, profile: Profile::default },
+    TrafficKind { name: "long", thousandths: 4_000, profile: Profile::default },
+    TrafficKind { name: "short", thousandths: 30, profile: Profile::default },
 ];
 
 /// The columns of made-up traffic of all kinds.

@@ -11,7 +11,7 @@ use tapdex_engine::index::{BuildError, Builder, ColumnIndex, CpuBuilder, Digits}
 use tapdex_gpu::choice::{DeviceChoice, Opened};
 use tapdex_gpu::device::Device;
 use tapdex_gpu::memory::Pinned;
-use tapdex_gpu::{Form, GpuBuilder, Source, Steps};
+use tapdex_gpu::{ColumnSource, Form, GpuBuilder, Steps};
 
 /// What tables say where there is none.
 pub const MISSING: &str = "-: no GPU was found.";
@@ -62,7 +62,7 @@ impl Column {
     /// A builder with one column in flight, that has built the same index as the CPU's.
     pub fn contestant(&self, codec: Codec) -> anyhow::Result<Contestant<'_>> {
         let mut builder = GpuBuilder::new(Arc::clone(&self.device)).with_in_flight(1);
-        let column = [(Source::Rows(self.digits()), Form::Whole(codec))];
+        let column = [(ColumnSource::Rows(self.digits()), Form::Whole(codec))];
         let mut expected = ColumnIndex::default();
         CpuBuilder::new(0).build(self.digits(), codec, &mut expected)?;
         let mut is_same = false;
@@ -79,7 +79,7 @@ impl Column {
 /// Builds an index on the device, from host to host.
 pub struct Contestant<'a> {
     builder: Rc<RefCell<GpuBuilder>>,
-    column: [(Source<'a>, Form); 1],
+    column: [(ColumnSource<'a>, Form); 1],
     /// Bytes of the bitmaps.
     pub bytes: usize,
 }

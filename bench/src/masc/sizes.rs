@@ -1,6 +1,6 @@
 //! Tables 2 to 4 and figures 19 to 21: sizes, in the paper's setting and in others.
 
-use tapdex_bench::tuples::{self, NAMES, Order, Source, Tuple};
+use tapdex_bench::tuples::{self, NAMES, Order, Tuple, TupleSource};
 use tapdex_bench::windows::{self, Zeros, encode, for_each_bitmap};
 use tapdex_bitmap::{ALL_CODECS, Codec};
 use tapdex_engine::index::{Builder, ColumnIndex, CpuBuilder, Digits};
@@ -65,7 +65,7 @@ pub fn percent(size: f64, of: f64) -> f64 {
 
 /// Bytes a packet by codec, for each byte of the tuple.
 struct Measured {
-    source: Source,
+    source: TupleSource,
     setting: usize,
     bytes: Vec<Vec<f64>>,
 }
@@ -95,7 +95,7 @@ impl Settings {
     }
 
     /// Measures one source in all settings that it has.
-    pub fn measure(&mut self, source: &Source, mut tuples: Vec<Tuple>) -> anyhow::Result<()> {
+    pub fn measure(&mut self, source: &TupleSource, mut tuples: Vec<Tuple>) -> anyhow::Result<()> {
         for (setting, (_, order, layout)) in SETTINGS.into_iter().enumerate() {
             if order == Order::Arrival && !source.has_arrival() {
                 continue;
@@ -201,9 +201,9 @@ impl Settings {
 }
 
 /// Whether a source is shown byte by byte.
-fn is_shown(source: &Source) -> bool {
+fn is_shown(source: &TupleSource) -> bool {
     match source {
-        Source::Capture(_) => source.name() == "composite-A",
+        TupleSource::Capture(_) => source.name() == "composite-A",
         _ => true,
     }
 }

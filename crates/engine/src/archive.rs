@@ -51,7 +51,7 @@ pub use draft::Drafter;
 pub use error::{ArchiveError, NoteFault, PacketsFault, SettingsFault, UnpackLimit};
 pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress};
 use kept::KeptSegments;
-pub use note::{Covered, Loss, Note, Source};
+pub use note::{Covered, Loss, Note, SourceFile};
 pub(crate) use recording::recording_number;
 pub use recording::{Recording, Recovered};
 pub use repair::{Compared, Repair, RepairReport};

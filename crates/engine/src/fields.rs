@@ -89,7 +89,7 @@ impl<'a> Packet<'a> {
 
 /// What kind of number a field is: how it is written and read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum FieldKind {
     /// An IPv4 address.
     Ipv4,
     /// An IPv6 address.
@@ -116,7 +116,7 @@ pub enum Kind {
     LengthClass,
 }
 
-impl Kind {
+impl FieldKind {
     /// The greatest value that people may ask for.
     pub fn most(self) -> u128 {
         let bits = match self {
@@ -166,7 +166,7 @@ pub struct Spec {
     /// What it is, in a sentence.
     pub about: &'static str,
     /// What kind of number it is.
-    pub kind: Kind,
+    pub kind: FieldKind,
     /// Bits of a digit.
     pub width: Width,
     /// How many digits it has, the most significant first.
@@ -295,107 +295,107 @@ macro_rules! fields {
 
 fields! {
     /// The interface, by its number in the capture; those from 65,535 on have that number.
-    Interface: "iface", Kind::Interface, 1 Short, Home::Narrow(0, 48),
+    Interface: "iface", FieldKind::Interface, 1 Short, Home::Narrow(0, 48),
         |p| u16::try_from(p.interface).unwrap_or(u16::MAX).into();
     /// What stands before the network header.
-    Encap: "encap", Kind::Encap, 1 Byte, Home::Narrow(0, 40),
+    Encap: "encap", FieldKind::Encap, 1 Byte, Home::Narrow(0, 40),
         |p| p.headers.encap as u128;
     /// Whether filters have to see the frame.
-    Odd: "odd", Kind::Number(1), 1 Byte, Home::Narrow(0, 32),
+    Odd: "odd", FieldKind::Number(1), 1 Byte, Home::Narrow(0, 32),
         |p| p.headers.odd.into();
     /// The EtherType behind tags, or an 802.3 length.
-    EthType: "eth.type", Kind::EtherType, 1 Short, Home::Narrow(0, 16),
+    EthType: "eth.type", FieldKind::EtherType, 1 Short, Home::Narrow(0, 16),
         |p| p.headers.eth_type.into();
     /// Whether it is a fragment.
-    Fragment: "fragment", Kind::Fragment, 1 Byte, Home::Narrow(0, 8),
+    Fragment: "fragment", FieldKind::Fragment, 1 Byte, Home::Narrow(0, 8),
         |p| p.headers.fragment as u128;
     /// The protocol in the IPv4 header, or the next header in that of IPv6.
-    IpProto: "ip.proto", Kind::Protocol, 1 Byte, Home::Narrow(0, 0),
+    IpProto: "ip.proto", FieldKind::Protocol, 1 Byte, Home::Narrow(0, 0),
         |p| p.headers.proto.into();
     /// The source of IPv4, or the sender of ARP and RARP.
-    IpSrc: "ip.src", Kind::Ipv4, 4 Byte, Home::Narrow(1, 32),
+    IpSrc: "ip.src", FieldKind::Ipv4, 4 Byte, Home::Narrow(1, 32),
         |p| p.headers.ip_src.into();
     /// The destination of IPv4, or the target of ARP and RARP.
-    IpDst: "ip.dst", Kind::Ipv4, 4 Byte, Home::Narrow(1, 0),
+    IpDst: "ip.dst", FieldKind::Ipv4, 4 Byte, Home::Narrow(1, 0),
         |p| p.headers.ip_dst.into();
     /// The source port.
-    PortSrc: "port.src", Kind::Number(16), 1 Short, Home::Narrow(2, 16),
+    PortSrc: "port.src", FieldKind::Number(16), 1 Short, Home::Narrow(2, 16),
         |p| p.headers.port_src.into();
     /// The destination port.
-    PortDst: "port.dst", Kind::Number(16), 1 Short, Home::Narrow(2, 0),
+    PortDst: "port.dst", FieldKind::Number(16), 1 Short, Home::Narrow(2, 0),
         |p| p.headers.port_dst.into();
     /// The source MAC address.
-    EthSrc: "eth.src", Kind::Mac, 6 Byte, Home::Narrow(3, 16),
+    EthSrc: "eth.src", FieldKind::Mac, 6 Byte, Home::Narrow(3, 16),
         |p| p.headers.eth_src.into();
     /// The destination MAC address.
-    EthDst: "eth.dst", Kind::Mac, 6 Byte, Home::Narrow(4, 16),
+    EthDst: "eth.dst", FieldKind::Mac, 6 Byte, Home::Narrow(4, 16),
         |p| p.headers.eth_dst.into();
     /// The id of the first VLAN tag.
-    Vlan: "vlan", Kind::Number(12), 1 Short, Home::Narrow(3, 0),
+    Vlan: "vlan", FieldKind::Number(12), 1 Short, Home::Narrow(3, 0),
         |p| p.headers.vlan.into();
     /// The id of the second VLAN tag.
-    VlanInner: "vlan.inner", Kind::Number(12), 1 Short, Home::Narrow(4, 0),
+    VlanInner: "vlan.inner", FieldKind::Number(12), 1 Short, Home::Narrow(4, 0),
         |p| p.headers.vlan_inner.into();
     /// The protocol behind all extension headers.
-    L4: "l4", Kind::Protocol, 1 Byte, Home::Narrow(5, 56),
+    L4: "l4", FieldKind::Protocol, 1 Byte, Home::Narrow(5, 56),
         |p| p.headers.l4.into();
     /// The type of ICMP or ICMPv6.
-    IcmpType: "icmp.type", Kind::Number(8), 1 Byte, Home::Narrow(5, 48),
+    IcmpType: "icmp.type", FieldKind::Number(8), 1 Byte, Home::Narrow(5, 48),
         |p| p.headers.icmp_type.into();
     /// The code of ICMP or ICMPv6.
-    IcmpCode: "icmp.code", Kind::Number(8), 1 Byte, Home::Narrow(5, 40),
+    IcmpCode: "icmp.code", FieldKind::Number(8), 1 Byte, Home::Narrow(5, 40),
         |p| p.headers.icmp_code.into();
     /// The label of the outermost MPLS entry.
-    Mpls: "mpls", Kind::Number(20), 3 Byte, Home::Narrow(5, 0),
+    Mpls: "mpls", FieldKind::Number(20), 3 Byte, Home::Narrow(5, 0),
         |p| p.headers.mpls.into();
     /// The source of IPv6.
-    Ip6Src: "ip6.src", Kind::Ipv6, 16 Byte, Home::Wide(0, 0),
+    Ip6Src: "ip6.src", FieldKind::Ipv6, 16 Byte, Home::Wide(0, 0),
         |p| p.headers.ip6_src;
     /// The destination of IPv6.
-    Ip6Dst: "ip6.dst", Kind::Ipv6, 16 Byte, Home::Wide(2, 0),
+    Ip6Dst: "ip6.dst", FieldKind::Ipv6, 16 Byte, Home::Wide(2, 0),
         |p| p.headers.ip6_dst;
     /// What carries the inner packet.
-    Tunnel: "tunnel", Kind::Tunnel, 1 Byte, Home::Wide(4, 56),
+    Tunnel: "tunnel", FieldKind::Tunnel, 1 Byte, Home::Wide(4, 56),
         |p| p.headers.tunnel as u128;
     /// The tunnel's id: key, VNI or TEID.
-    TunnelId: "tunnel.id", Kind::Number(32), 4 Byte, Home::Wide(4, 0),
+    TunnelId: "tunnel.id", FieldKind::Number(32), 4 Byte, Home::Wide(4, 0),
         |p| p.headers.tunnel_id.into();
     /// The EtherType of the inner packet; 0 if it is not IP.
-    InnerType: "inner.type", Kind::EtherType, 1 Short, Home::Wide(9, 48),
+    InnerType: "inner.type", FieldKind::EtherType, 1 Short, Home::Wide(9, 48),
         |p| p.headers.inner.eth_type.into();
     /// The source of the inner packet.
-    InnerSrc: "inner.src", Kind::Ipv6, 16 Byte, Home::Wide(5, 0),
+    InnerSrc: "inner.src", FieldKind::Ipv6, 16 Byte, Home::Wide(5, 0),
         |p| p.headers.inner.src;
     /// The destination of the inner packet.
-    InnerDst: "inner.dst", Kind::Ipv6, 16 Byte, Home::Wide(7, 0),
+    InnerDst: "inner.dst", FieldKind::Ipv6, 16 Byte, Home::Wide(7, 0),
         |p| p.headers.inner.dst;
     /// The transport protocol of the inner packet.
-    InnerL4: "inner.l4", Kind::Protocol, 1 Byte, Home::Wide(9, 40),
+    InnerL4: "inner.l4", FieldKind::Protocol, 1 Byte, Home::Wide(9, 40),
         |p| p.headers.inner.l4.into();
     /// The source port of the inner packet.
-    InnerPortSrc: "inner.port.src", Kind::Number(16), 1 Short, Home::Wide(9, 16),
+    InnerPortSrc: "inner.port.src", FieldKind::Number(16), 1 Short, Home::Wide(9, 16),
         |p| p.headers.inner.port_src.into();
     /// The destination port of the inner packet.
-    InnerPortDst: "inner.port.dst", Kind::Number(16), 1 Short, Home::Wide(9, 0),
+    InnerPortDst: "inner.port.dst", FieldKind::Number(16), 1 Short, Home::Wide(9, 0),
         |p| p.headers.inner.port_dst.into();
     /// The flags of TCP, from FIN to CWR.
-    TcpFlags: "tcp.flags", Kind::Flags, 1 Byte, Home::Packet,
+    TcpFlags: "tcp.flags", FieldKind::Flags, 1 Byte, Home::Packet,
         |p| p.headers.tcp_flags.into();
     /// The class of the length on the wire.
-    Length: "length", Kind::LengthClass, 1 Byte, Home::Packet,
+    Length: "length", FieldKind::LengthClass, 1 Byte, Home::Packet,
         |p| length_class(p.wire_len).into();
     // Up to here those of the first version.
     /// Time to live of IPv4, or hop limit of IPv6.
-    IpTtl: "ip.ttl", Kind::Number(8), 1 Byte, Home::Narrow(5, 32),
+    IpTtl: "ip.ttl", FieldKind::Number(8), 1 Byte, Home::Narrow(5, 32),
         |p| p.headers.ttl.into();
     /// Differentiated services code point of IPv4 or IPv6.
-    IpDscp: "ip.dscp", Kind::Number(6), 1 Byte, Home::Narrow(5, 24),
+    IpDscp: "ip.dscp", FieldKind::Number(6), 1 Byte, Home::Narrow(5, 24),
         |p| p.headers.dscp.into();
     /// The window of TCP, as it stands in the header.
-    TcpWindow: "tcp.window", Kind::Number(16), 1 Short, Home::Packet,
+    TcpWindow: "tcp.window", FieldKind::Number(16), 1 Short, Home::Packet,
         |p| p.headers.tcp_window.into();
     /// The length on the wire.
-    FrameLen: "frame.len", Kind::Number(32), 2 Short, Home::Packet,
+    FrameLen: "frame.len", FieldKind::Number(32), 2 Short, Home::Packet,
         |p| p.wire_len.into();
 }
 

@@ -110,11 +110,6 @@ impl Encap {
     /// Those with MPLS labels.
     pub const LABELLED: [Self; 2] = [Self::Mpls, Self::TagsMpls];
 
-    /// Whether there is a VLAN tag.
-    pub fn is_tagged(self) -> bool {
-        Self::TAGGED.contains(&self)
-    }
-
     /// The numbers that stand for some of them.
     pub const fn numbers<const N: usize>(some: [Self; N]) -> [u16; N] {
         let mut numbers = [0; N];

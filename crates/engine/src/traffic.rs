@@ -46,7 +46,7 @@ mod hosts;
 mod payload;
 mod sizes;
 
-use flow::{CLIENT, End, Flow, Kind, SERVER, Tools, Tunnel, ephemeral};
+use flow::{CLIENT, End, Flow, FlowKind, SERVER, Tools, Tunnel, ephemeral};
 use frame::{Frame, low32};
 use hosts::{Host, client, popular, server, zipf};
 use payload::{Page, pages};
@@ -318,9 +318,9 @@ impl Traffic {
     /// The flow that sends next, when it is due again, and how many packets it sends.
     fn next_burst(&mut self) -> (u32, u64, u32) {
         let slot = if self.scan.is_short(self.sent) {
-            self.begin_episode(Kind::Scan)
+            self.begin_episode(FlowKind::Scan)
         } else if self.flood.is_short(self.sent) {
-            self.begin_episode(Kind::Flood)
+            self.begin_episode(FlowKind::Flood)
         } else if self.other.is_short(self.sent) {
             self.begin_other()
         } else if self.begun <= part_of(self.sent, self.begun_parts) {
@@ -333,7 +333,7 @@ impl Traffic {
         };
         let flow = &self.flows[slot as usize];
         let burst = match flow.kind {
-            Kind::Fragments => 2,
+            FlowKind::Fragments => 2,
             // Powers of two, the long ones seldom; longer ones in long flows.
             _ => {
                 let most = if flow.total < LONG { 3 } else { 5 };
@@ -367,14 +367,14 @@ impl Traffic {
         low32(self.flows.len() as u64 - 1)
     }
 
-    fn begin_episode(&mut self, kind: Kind) -> u32 {
+    fn begin_episode(&mut self, kind: FlowKind) -> u32 {
         // None is so long that it alone decides the share.
-        let share = if kind == Kind::Scan { &self.scan } else { &self.flood };
+        let share = if kind == FlowKind::Scan { &self.scan } else { &self.flood };
         let longest = part_of(self.sent, share.parts) / 4;
         let total = 32 + self.random.below(low32(longest.clamp(32, 4_096)));
         let mut flow = self.flow(kind, total, false);
         let random = &mut self.random;
-        if kind == Kind::Scan {
+        if kind == FlowKind::Scan {
             let (third, net) =
                 (random.below(200), [0x0A01, 0x0A02, 0xC0A8][random.below(3) as usize]);
             flow.ends[CLIENT].host = hosts::anybody(random);
@@ -393,17 +393,17 @@ impl Traffic {
 
     fn begin_other(&mut self) -> u32 {
         let (kind, total) = match self.random.below(100) {
-            0..=57 => (Kind::Dns, 2),
-            58..=69 => (Kind::Echo, 2 * (1 + self.random.below(5))),
-            70..=83 => (Kind::Arp, 1 + self.random.below(2)),
-            84..=89 => (Kind::Neighbour, 2),
-            90..=93 => (Kind::Sctp, 3 + self.random.below(12)),
-            94..=97 => (Kind::Fragments, 2 * (1 + self.random.below(4))),
-            _ => (Kind::Lldp, 1),
+            0..=57 => (FlowKind::Dns, 2),
+            58..=69 => (FlowKind::Echo, 2 * (1 + self.random.below(5))),
+            70..=83 => (FlowKind::Arp, 1 + self.random.below(2)),
+            84..=89 => (FlowKind::Neighbour, 2),
+            90..=93 => (FlowKind::Sctp, 3 + self.random.below(12)),
+            94..=97 => (FlowKind::Fragments, 2 * (1 + self.random.below(4))),
+            _ => (FlowKind::Lldp, 1),
         };
         let v6 = match kind {
-            Kind::Dns | Kind::Echo => self.ipv6.take(total, self.planned, &mut self.random),
-            Kind::Neighbour => {
+            FlowKind::Dns | FlowKind::Echo => self.ipv6.take(total, self.planned, &mut self.random),
+            FlowKind::Neighbour => {
                 self.ipv6.planned += u64::from(total);
                 true
             }
@@ -413,22 +413,22 @@ impl Traffic {
         let mut flow = self.flow(kind, total, v6);
         let random = &mut self.random;
         match kind {
-            Kind::Arp | Kind::Neighbour => {
+            FlowKind::Arp | FlowKind::Neighbour => {
                 // Somebody of the same network.
                 let host = flow.ends[CLIENT].host;
                 let last = u128::from(1 + random.below(254));
                 flow.ends[SERVER].host = Host { address: host.address & !0xFF | last, ..host };
                 flow.ends[SERVER].host.mac[5] = u8::try_from(last).unwrap_or(1);
             }
-            Kind::Dns => {
+            FlowKind::Dns => {
                 flow.ends[SERVER].host = server(v6, random.below(3));
                 flow.ends[SERVER].port = 53;
             }
-            Kind::Sctp => flow.ends[SERVER].port = 7_000,
-            Kind::Fragments => flow.ends[SERVER].port = 5001,
+            FlowKind::Sctp => flow.ends[SERVER].port = 7_000,
+            FlowKind::Fragments => flow.ends[SERVER].port = 5001,
             _ => {}
         }
-        let ip = !matches!(kind, Kind::Arp | Kind::Lldp);
+        let ip = !matches!(kind, FlowKind::Arp | FlowKind::Lldp);
         self.begun += u64::from(ip);
         if ip {
             self.tag(&mut flow);
@@ -440,17 +440,17 @@ impl Traffic {
     fn begin_flow(&mut self) -> u32 {
         let total = self.flow_len();
         let kind = match (self.random.below(100), total) {
-            (0..=69, _) => Kind::Tcp,
-            (_, LONG..) | (70..=91, _) => Kind::Quic,
-            (92..=96, _) => Kind::Media,
-            _ => Kind::Syslog,
+            (0..=69, _) => FlowKind::Tcp,
+            (_, LONG..) | (70..=91, _) => FlowKind::Quic,
+            (92..=96, _) => FlowKind::Media,
+            _ => FlowKind::Syslog,
         };
         let v6 = self.ipv6.take(total, self.planned, &mut self.random);
         let mut flow = self.flow(kind, total, v6);
         match kind {
-            Kind::Quic => flow.ends[SERVER].port = 443,
-            Kind::Media => flow.ends[SERVER].port = 50_000 + (flow.ends[CLIENT].port & 0xFFE),
-            Kind::Syslog => {
+            FlowKind::Quic => flow.ends[SERVER].port = 443,
+            FlowKind::Media => flow.ends[SERVER].port = 50_000 + (flow.ends[CLIENT].port & 0xFFE),
+            FlowKind::Syslog => {
                 flow.ends[SERVER].port = 514;
                 flow.ends[SERVER].host = server(v6, 64);
             }
@@ -498,7 +498,7 @@ impl Traffic {
     }
 
     /// A flow between a client and a server, without what depends on its kind.
-    fn flow(&mut self, kind: Kind, total: u32, v6: bool) -> Flow {
+    fn flow(&mut self, kind: FlowKind, total: u32, v6: bool) -> Flow {
         let random = &mut self.random;
         let (rank, port) = popular(random);
         let numbers = random.number();

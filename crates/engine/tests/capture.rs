@@ -410,7 +410,7 @@ fn jumps_read_little_and_scans_much() {
     let mut file = Pcap::new(MICRO, false);
     (0..100_000).for_each(|i| file.push(i, 0, 84, 84, frame(84, i)));
     let bytes = file.bytes();
-    let layout = CaptureReader::open(&bytes[..]).unwrap().into_parts().0;
+    let layout = CaptureReader::open(&bytes[..]).unwrap().layout().clone();
     let counted = Counted { inner: Cursor::new(&bytes), reads: Vec::new() };
     let at = |i: u64| 24 + 100 * i;
     let mut reader = CaptureReader::resume(counted, layout, at(70_000)).unwrap();

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use tapdex_engine::archive::{Archive, Column, Ingest, Input, Order, Segment};
+use tapdex_engine::archive::{Archive, Column, Compared, Ingest, Input, Order, Segment};
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
-use tapdex_engine::fields::{self, Field, FieldSet, Kind, NAMES, Shown};
+use tapdex_engine::fields::{self, Field, FieldKind, FieldSet, NAMES, Shown};
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{Answer, Query, count_name};
 use tapdex_engine::testing::forge_note;
@@ -65,7 +65,7 @@ fn counted(segment: &Segment, name: &str) -> (HashMap<Shown, u64>, u64) {
     (counts, read)
 }
 
-const ZERO: Shown = Shown(Kind::Number(16), 0);
+const ZERO: Shown = Shown(FieldKind::Number(16), 0);
 
 const FILTERS: [&str; 26] = [
     "ip[8] < 5",
@@ -134,8 +134,8 @@ fn a_segment_that_does_not_know_a_field_asks_the_packets() {
             assert_eq!(read > 0, is_later, "{name}");
         }
         // Both agree with the packets, in what they know.
-        assert_eq!(old.compare(&mut |_| true).unwrap(), None);
-        assert_eq!(new.compare(&mut |_| true).unwrap(), None);
+        assert_eq!(old.compare(&mut |_| true).unwrap(), Compared::default());
+        assert_eq!(new.compare(&mut |_| true).unwrap(), Compared::default());
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tapdex_engine::archive::{
-    Archive, ArchiveError, Ingest, Input, Recording, Recovered, Repair, Segment,
+    Archive, ArchiveError, Compared, Ingest, Input, Recording, Recovered, Repair, Segment,
 };
 use tapdex_engine::capture::{Interface, blocks};
 use tapdex_engine::query::filter::Filter;
@@ -388,7 +388,7 @@ fn repair_completes_and_indexes() {
     let (segments, failed) = archive.segments().unwrap();
     assert!(failed.is_empty() && !segments.iter().any(|s| s.is_draft()), "{failed:?}");
     for segment in &segments {
-        assert_eq!(segment.compare(&mut |_| true).unwrap(), None);
+        assert_eq!(segment.compare(&mut |_| true).unwrap(), Compared::default());
     }
     let found = all(&archive);
     assert_eq!(found.len(), 300 + 150 + 400);

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tapdex_bitmap::sample::Random;
-use tapdex_engine::archive::{Archive, ArchiveError, Ingest, Input, Repair, Segment, Unread};
+use tapdex_engine::archive::{
+    Archive, ArchiveError, Compared, Ingest, Input, Repair, Segment, Unread,
+};
 use tapdex_engine::capture::{CaptureReader, CaptureWriter, FileFormat, Interface, blocks};
 use tapdex_engine::packet::Headers;
 use tapdex_engine::query::filter::Filter;
@@ -196,7 +198,7 @@ fn every_flipped_bit_is_found() {
         flip(path, at, bit);
         let parts = parts_of(&segments, path);
         let compared = parts.iter().flat_map(|part| {
-            let compared = part.compare_all(&mut |_| true).unwrap();
+            let compared = part.compare(&mut |_| true).unwrap();
             assert_eq!(compared.difference, None, "{}: byte {at}", path.display());
             compared.unread.into_errors().into_iter().map(|error| unread(&error))
         });
@@ -238,7 +240,7 @@ fn every_flipped_bit_is_found() {
     assert_eq!(by_verify, flips);
     assert!(by_reading > in_heads && in_heads > 0);
     for segment in &segments {
-        assert_eq!(segment.compare(&mut |_| true).unwrap(), None);
+        assert_eq!(segment.compare(&mut |_| true).unwrap(), Compared::default());
     }
 }
 
@@ -301,7 +303,7 @@ fn repair_does_not_take_damage_for_sound() {
         let report = Repair::new(&place.archive).run().unwrap();
         assert!(report.left.is_empty() && report.captures.len() == 1, "{report:?}");
         for segment in place.segments() {
-            assert_eq!(segment.compare(&mut |_| true).unwrap(), None);
+            assert_eq!(segment.compare(&mut |_| true).unwrap(), Compared::default());
             assert!(segment.index().has_pieces());
         }
         for (path, bytes) in tdx.iter().zip(&before) {
@@ -329,7 +331,10 @@ fn a_packed_capture_is_unpacked_again() {
     let report = Repair::new(&archive).run().unwrap();
     assert!(report.left.is_empty() && report.captures.len() == 1, "{report:?}");
     assert!(fs::read(&copy).unwrap() == pcap(200, 3));
-    assert_eq!(archive.segments().unwrap().0[0].compare(&mut |_| true).unwrap(), None);
+    assert_eq!(
+        archive.segments().unwrap().0[0].compare(&mut |_| true).unwrap(),
+        Compared::default()
+    );
 }
 
 #[test]

@@ -12,10 +12,10 @@ static const u32 RUN_COOKIE = 12347;
 // Containers from which on a header with runs has offsets.
 static const u32 OFFSETS_FROM = 4;
 
-enum Kind { ARRAY, BITSET, RUNS };
+enum ContainerKind { ARRAY, BITSET, RUNS };
 
 struct Form {
-    Kind kind;
+    ContainerKind kind;
     u32 rows;
     u32 runs;
     u32 bytes;

@@ -9,7 +9,7 @@ use tapdex_engine::index::{
     BuildError, Builder, ColumnIndex, CpuBuilder, Digits, Part, RunBuilder, check_runs,
 };
 
-use crate::column::{Form, ROW_BYTES, ROWS_MAX, Slot, Source, Steps};
+use crate::column::{ColumnSource, Form, ROW_BYTES, ROWS_MAX, Slot, Steps};
 use crate::device::{Device, DeviceError};
 use crate::memory::Pinned;
 
@@ -50,7 +50,7 @@ pub struct Built {
 /// A column on the device.
 struct Flight<'c> {
     slot: Slot,
-    column: (Source<'c>, Form),
+    column: (ColumnSource<'c>, Form),
     is_written: bool,
 }
 
@@ -103,7 +103,7 @@ impl GpuBuilder {
     /// Builds the index of each column and hands it to `done`, in order.
     pub fn build_sources<E: From<BuildError>>(
         &mut self,
-        columns: &[(Source<'_>, Form)],
+        columns: &[(ColumnSource<'_>, Form)],
         mut done: impl FnMut(&ColumnIndex) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut index = ColumnIndex::default();
@@ -111,8 +111,9 @@ impl GpuBuilder {
         let mut next = 0;
         let mut result = Ok(());
         while result.is_ok() && (next < columns.len() || !flights.is_empty()) {
-            let has_room =
-                |&&(source, _): &&(Source<'_>, _)| flights.len() < self.in_flight(source.rows());
+            let has_room = |&&(source, _): &&(ColumnSource<'_>, _)| {
+                flights.len() < self.in_flight(source.rows())
+            };
             let Some(&column) = columns.get(next).filter(has_room) else {
                 result = self.finish(&mut flights, &mut next, &mut index, &mut done);
                 continue;
@@ -148,11 +149,11 @@ impl GpuBuilder {
     }
 
     /// Whether the device builds such a column.
-    fn is_for_device(&self, source: &Source<'_>) -> bool {
+    fn is_for_device(&self, source: &ColumnSource<'_>) -> bool {
         let is_good = match *source {
-            Source::Rows(_) => true,
+            ColumnSource::Rows(_) => true,
             // What is wrong with them, the CPU says.
-            Source::Runs(digits, starts, rows) => check_runs(digits, starts, rows).is_ok(),
+            ColumnSource::Runs(digits, starts, rows) => check_runs(digits, starts, rows).is_ok(),
         };
         self.device.is_some() && is_good && (1..=ROWS_MAX).contains(&source.rows())
     }
@@ -186,7 +187,10 @@ impl GpuBuilder {
     }
 
     /// Sends a column to the device; none if it is not for it.
-    fn begin(&mut self, (source, form): (Source<'_>, Form)) -> Result<Option<Slot>, DeviceError> {
+    fn begin(
+        &mut self,
+        (source, form): (ColumnSource<'_>, Form),
+    ) -> Result<Option<Slot>, DeviceError> {
         let Some(device) = self.device.clone().filter(|_| self.is_for_device(&source)) else {
             return Ok(None);
         };
@@ -255,15 +259,15 @@ impl GpuBuilder {
     /// Builds a column on the CPU.
     fn build_here<E: From<BuildError>>(
         &mut self,
-        (source, form): (Source<'_>, Form),
+        (source, form): (ColumnSource<'_>, Form),
         index: &mut ColumnIndex,
         done: &mut impl FnMut(&ColumnIndex) -> Result<(), E>,
     ) -> Result<(), E> {
         self.built.cpu += 1;
         let codec = form.codec();
         match source {
-            Source::Rows(digits) => self.rows.build(digits, codec, index)?,
-            Source::Runs(digits, starts, rows) => {
+            ColumnSource::Rows(digits) => self.rows.build(digits, codec, index)?,
+            ColumnSource::Runs(digits, starts, rows) => {
                 self.runs.build(digits, starts, rows, codec, index)?;
             }
         }
@@ -329,7 +333,7 @@ impl Builder for GpuBuilder {
     ) -> Result<(), BuildError> {
         // What it holds of an index before may be the memory that is needed.
         target.parts.clear();
-        self.build_sources(&[(Source::Rows(column), Form::Whole(codec))], |index| {
+        self.build_sources(&[(ColumnSource::Rows(column), Form::Whole(codec))], |index| {
             target.clone_from(index);
             Ok(())
         })
@@ -342,7 +346,7 @@ impl Builder for GpuBuilder {
     ) -> Result<(), E> {
         let columns: Vec<_> = columns
             .iter()
-            .map(|&(digits, codec)| (Source::Rows(digits), Form::Whole(codec)))
+            .map(|&(digits, codec)| (ColumnSource::Rows(digits), Form::Whole(codec)))
             .collect();
         self.build_sources(&columns, done)
     }

@@ -41,19 +41,19 @@ const NO_KEY: u8 = 0xFF;
 
 /// What the column is made of.
 #[derive(Debug, Clone, Copy)]
-pub enum Source<'a> {
+pub enum ColumnSource<'a> {
     /// The digit of every row.
     Rows(Digits<'a>),
     /// The digit of each of some runs, the row that each starts at, and the number of rows.
     Runs(&'a [u16], &'a [u32], u32),
 }
 
-impl Source<'_> {
+impl ColumnSource<'_> {
     /// How many rows there are.
     pub(crate) fn rows(&self) -> usize {
         match self {
-            Source::Rows(digits) => digits.rows(),
-            Source::Runs(_, _, rows) => *rows as usize,
+            ColumnSource::Rows(digits) => digits.rows(),
+            ColumnSource::Runs(_, _, rows) => *rows as usize,
         }
     }
 }
@@ -291,7 +291,11 @@ impl Slot {
 
     /// Has the column copied in and measured. The source stays as it is until the slot is
     /// [waited for](Self::wait_measured).
-    pub(crate) fn measure(&mut self, source: Source<'_>, form: Form) -> Result<(), DeviceError> {
+    pub(crate) fn measure(
+        &mut self,
+        source: ColumnSource<'_>,
+        form: Form,
+    ) -> Result<(), DeviceError> {
         let list = self.bring(source)?;
         self.measure_list(list, form)
     }
@@ -332,12 +336,12 @@ impl Slot {
     }
 
     /// Copies the column in.
-    fn bring(&mut self, source: Source<'_>) -> Result<List, DeviceError> {
+    fn bring(&mut self, source: ColumnSource<'_>) -> Result<List, DeviceError> {
         let device = Arc::clone(&self.device);
         let (bytes, is_short, starts) = match source {
-            Source::Rows(Digits::Bytes(digits)) => (digits, false, None),
-            Source::Rows(Digits::Shorts(digits)) => (bytes_of(digits), true, None),
-            Source::Runs(digits, starts, _) => (bytes_of(digits), true, Some(starts)),
+            ColumnSource::Rows(Digits::Bytes(digits)) => (digits, false, None),
+            ColumnSource::Rows(Digits::Shorts(digits)) => (bytes_of(digits), true, None),
+            ColumnSource::Runs(digits, starts, _) => (bytes_of(digits), true, Some(starts)),
         };
         let len = if is_short { bytes.len() / 2 } else { bytes.len() };
         let digits = self.reserve_digits(bytes.len())?;

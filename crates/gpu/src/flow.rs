@@ -17,8 +17,8 @@ use tapdex_engine::index::{Builder, ColumnIndex, CpuBuilder, Digits, Width, chec
 
 use crate::builder::take_index;
 use crate::column::{
-    BLOCK_ALONE, BUCKETS, Form, List, ROWS_MAX, SCAN_TILE, Slot, Source, THREADS, TILE_THREADS,
-    args, blocks, u32_of,
+    BLOCK_ALONE, BUCKETS, ColumnSource, Form, List, ROWS_MAX, SCAN_TILE, Slot, THREADS,
+    TILE_THREADS, args, blocks, u32_of,
 };
 use crate::device::{Address, Arg, Device, DeviceError, Event, Launch, Stream, record};
 use crate::memory::{Buffer, HostBuffer, bytes_of};
@@ -412,7 +412,7 @@ impl SegmentIndexer {
         let Segment { rows, flows, flow_order, at, .. } = *segment;
         match column {
             SegmentColumn::Runs(digits, starts) => {
-                slot.measure(Source::Runs(digits, starts, u32_of(rows)), form)?;
+                slot.measure(ColumnSource::Runs(digits, starts, u32_of(rows)), form)?;
             }
             SegmentColumn::Own(list) => {
                 let OwnList { rows: digits, width, .. } = segment.own[list];

@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::device::{Address, Arg, Device, DeviceError, Facts, Launch, Sealed, Stream};
-use heap::{Heap, Kind, Range};
+use heap::{Heap, MemoryKind, Range};
 use streams::{Bytes, Point, Streams, Work};
 
 /// The environment variable that names the seed of [`HostDevice::from_env`].
@@ -124,12 +124,12 @@ impl HostDevice {
 
     /// Bytes that are allocated on the device.
     pub fn memory_used(&self) -> usize {
-        self.lock().heap.used(Kind::Device)
+        self.lock().heap.used(MemoryKind::Device)
     }
 
     /// Bytes of pinned memory.
     pub fn memory_pinned(&self) -> usize {
-        self.lock().heap.used(Kind::Pinned)
+        self.lock().heap.used(MemoryKind::Pinned)
     }
 
     /// How many kernels were launched.
@@ -149,7 +149,7 @@ impl HostDevice {
     }
 
     /// Gives memory back once all that was asked for is done.
-    fn give_back(&self, at: &'static str, kind: Kind, address: Address) {
+    fn give_back(&self, at: &'static str, kind: MemoryKind, address: Address) {
         let mut state = self.lock();
         while let Some(stream) = state.streams.next_ready() {
             state.step(stream);
@@ -221,10 +221,10 @@ impl State {
         let (from, bytes) = match from {
             Bytes::Staged(bytes) => (bytes.as_ptr(), bytes.len()),
             Bytes::Pinned(address, bytes) => {
-                (self.heap.range(Kind::Pinned, *address, *bytes)?.cast_const(), *bytes)
+                (self.heap.range(MemoryKind::Pinned, *address, *bytes)?.cast_const(), *bytes)
             }
         };
-        let to = self.heap.range(Kind::Device, to, bytes)?;
+        let to = self.heap.range(MemoryKind::Device, to, bytes)?;
         // SAFETY: `from` has that many bytes, staged or pinned, and `range` gives a place with that
         // many inside an allocation of the device, which they do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
@@ -232,15 +232,15 @@ impl State {
     }
 
     fn do_copy_out(&self, from: Address, to: Address, bytes: usize) -> Result<(), String> {
-        let from = self.heap.range(Kind::Device, from, bytes)?;
-        let to = self.heap.range(Kind::Pinned, to, bytes)?;
+        let from = self.heap.range(MemoryKind::Device, from, bytes)?;
+        let to = self.heap.range(MemoryKind::Pinned, to, bytes)?;
         // SAFETY: `range` gives places with that many bytes inside two allocations.
         unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
         Ok(())
     }
 
     fn do_fill(&self, at: Address, value: u8, bytes: usize) -> Result<(), String> {
-        let at = self.heap.range(Kind::Device, at, bytes)?;
+        let at = self.heap.range(MemoryKind::Device, at, bytes)?;
         // SAFETY: `range` gives a place with that many bytes inside an allocation.
         unsafe { std::ptr::write_bytes(at, value, bytes) };
         Ok(())
@@ -250,7 +250,7 @@ impl State {
     fn range(
         &mut self,
         at: &'static str,
-        kind: Kind,
+        kind: MemoryKind,
         address: Address,
         bytes: usize,
     ) -> Result<*mut u8, DeviceError> {
@@ -267,32 +267,32 @@ impl Device for HostDevice {
 
     fn alloc(&self, bytes: usize) -> Result<Address, DeviceError> {
         let mut state = self.alive()?;
-        let used = state.heap.used(Kind::Device);
+        let used = state.heap.used(MemoryKind::Device);
         if used.saturating_add(bytes) > state.memory_max {
             return Err(DeviceError::OutOfMemory { bytes });
         }
-        state.heap.alloc(Kind::Device, bytes).ok_or(DeviceError::OutOfMemory { bytes })
+        state.heap.alloc(MemoryKind::Device, bytes).ok_or(DeviceError::OutOfMemory { bytes })
     }
 
     fn free(&self, address: Address) {
-        self.give_back("free", Kind::Device, address);
+        self.give_back("free", MemoryKind::Device, address);
     }
 
     fn pin(&self, bytes: usize) -> Result<Address, DeviceError> {
         let mut state = self.alive()?;
-        state.heap.alloc(Kind::Pinned, bytes).ok_or(DeviceError::OutOfMemory { bytes })
+        state.heap.alloc(MemoryKind::Pinned, bytes).ok_or(DeviceError::OutOfMemory { bytes })
     }
 
     fn unpin(&self, address: Address) {
-        self.give_back("unpin", Kind::Pinned, address);
+        self.give_back("unpin", MemoryKind::Pinned, address);
     }
 
     fn copy_in(&self, stream: Stream, from: &[u8], to: Address) -> Result<(), DeviceError> {
         let mut state = self.alive()?;
-        state.range("copy_in", Kind::Device, to, from.len())?;
+        state.range("copy_in", MemoryKind::Device, to, from.len())?;
         // What is not pinned the driver copies before it returns.
         let address = Address::try_from(from.as_ptr().addr()).unwrap_or(0);
-        let from = match state.heap.range(Kind::Pinned, address, from.len()) {
+        let from = match state.heap.range(MemoryKind::Pinned, address, from.len()) {
             Ok(_) => Bytes::Pinned(address, from.len()),
             Err(_) => Bytes::Staged(from.to_vec()),
         };
@@ -308,8 +308,8 @@ impl Device for HostDevice {
         bytes: usize,
     ) -> Result<(), DeviceError> {
         let mut state = self.alive()?;
-        state.range("copy_out", Kind::Device, from, bytes)?;
-        let target = state.range("copy_out", Kind::Pinned, to, bytes)?;
+        state.range("copy_out", MemoryKind::Device, from, bytes)?;
+        let target = state.range("copy_out", MemoryKind::Pinned, to, bytes)?;
         // SAFETY: `range` gives a place with that many bytes inside an allocation.
         unsafe { std::ptr::write_bytes(target, NOT_YET, bytes) };
         state.streams.push(stream, Work::CopyOut { from, to, bytes });
@@ -324,7 +324,7 @@ impl Device for HostDevice {
         bytes: usize,
     ) -> Result<(), DeviceError> {
         let mut state = self.alive()?;
-        state.range("fill", Kind::Device, at, bytes)?;
+        state.range("fill", MemoryKind::Device, at, bytes)?;
         state.streams.push(stream, Work::Fill { at, value, bytes });
         Ok(())
     }

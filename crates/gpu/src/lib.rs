@@ -97,4 +97,4 @@ mod column;
 mod constants;
 
 pub use builder::{Built, GpuBuilder};
-pub use column::{Form, Source, Steps};
+pub use column::{ColumnSource, Form, Steps};

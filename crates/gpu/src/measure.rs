@@ -8,7 +8,7 @@ use tapdex_bitmap::sample::Random;
 use tapdex_engine::index::{BuildError, Digits, Width};
 
 use crate::builder::GpuBuilder;
-use crate::column::{Form, Source};
+use crate::column::{ColumnSource, Form};
 use crate::device::{Device, DeviceError, Stream, record};
 use crate::memory::{Memory, Pinned};
 
@@ -304,7 +304,7 @@ pub fn measure(
 ) -> Result<Measured, DeviceError> {
     let sources: Vec<_> = (0..rounds.max(1))
         .flat_map(|_| columns.digits())
-        .map(|digits| (Source::Rows(digits), Form::Whole(codec)))
+        .map(|digits| (ColumnSource::Rows(digits), Form::Whole(codec)))
         .collect();
     let records = sources.iter().map(|(source, _)| source.rows() as u64).sum();
     let bytes_in = columns.columns.iter().map(|column| column.len() as u64).sum::<u64>()

@@ -94,49 +94,49 @@ pub enum Target {
 
 /// Ids, or the words of a bitmap. What is not pinned is copied once more on the host.
 #[derive(Debug, Clone, Copy)]
-pub enum Source<'a> {
+pub enum IdSource<'a> {
     /// Anywhere.
     Plain(&'a [u32]),
     /// Where the device copies from by itself.
     Pinned(&'a PinnedWords),
 }
 
-impl<'a> From<&'a [u32]> for Source<'a> {
+impl<'a> From<&'a [u32]> for IdSource<'a> {
     fn from(words: &'a [u32]) -> Self {
-        Source::Plain(words)
+        IdSource::Plain(words)
     }
 }
 
-impl<'a> From<&'a Vec<u32>> for Source<'a> {
+impl<'a> From<&'a Vec<u32>> for IdSource<'a> {
     fn from(words: &'a Vec<u32>) -> Self {
-        Source::Plain(words)
+        IdSource::Plain(words)
     }
 }
 
-impl<'a, const N: usize> From<&'a [u32; N]> for Source<'a> {
+impl<'a, const N: usize> From<&'a [u32; N]> for IdSource<'a> {
     fn from(words: &'a [u32; N]) -> Self {
-        Source::Plain(words)
+        IdSource::Plain(words)
     }
 }
 
-impl<'a> From<&'a PinnedWords> for Source<'a> {
+impl<'a> From<&'a PinnedWords> for IdSource<'a> {
     fn from(words: &'a PinnedWords) -> Self {
-        Source::Pinned(words)
+        IdSource::Pinned(words)
     }
 }
 
-impl Source<'_> {
+impl IdSource<'_> {
     fn len(&self) -> usize {
         match self {
-            Source::Plain(words) => words.len(),
-            Source::Pinned(words) => words.len(),
+            IdSource::Plain(words) => words.len(),
+            IdSource::Pinned(words) => words.len(),
         }
     }
 
     fn get(&self, at: usize) -> Option<u32> {
         match self {
-            Source::Plain(words) => words.get(at).copied(),
-            Source::Pinned(words) => words.get(at),
+            IdSource::Plain(words) => words.get(at).copied(),
+            IdSource::Pinned(words) => words.get(at),
         }
     }
 
@@ -272,7 +272,7 @@ impl SetBuilder {
     /// Encodes ids as HiPES.
     pub fn hipes<'a>(
         &mut self,
-        ids: impl Into<Source<'a>>,
+        ids: impl Into<IdSource<'a>>,
         width: Width,
         path: Path,
     ) -> Result<Encoded, SetError> {
@@ -282,7 +282,7 @@ impl SetBuilder {
     /// Encodes ids as WAH.
     pub fn wah_from_ids<'a>(
         &mut self,
-        ids: impl Into<Source<'a>>,
+        ids: impl Into<IdSource<'a>>,
         form: Form,
     ) -> Result<Encoded, SetError> {
         self.build(ids, Target::Wah(form))
@@ -291,7 +291,7 @@ impl SetBuilder {
     /// Encodes a bitmap as WAH.
     pub fn wah_from_bitmap<'a>(
         &mut self,
-        words: impl Into<Source<'a>>,
+        words: impl Into<IdSource<'a>>,
         form: Form,
     ) -> Result<Encoded, SetError> {
         self.build(words, Target::WahOfBitmap(form))
@@ -300,7 +300,7 @@ impl SetBuilder {
     /// Encodes a set.
     pub fn build<'a>(
         &mut self,
-        source: impl Into<Source<'a>>,
+        source: impl Into<IdSource<'a>>,
         target: Target,
     ) -> Result<Encoded, SetError> {
         let source = source.into();
@@ -314,7 +314,7 @@ impl SetBuilder {
     /// Encodes sets, several of them in flight, and hands each over with its number, in order.
     pub fn build_many(
         &mut self,
-        sources: &[Source<'_>],
+        sources: &[IdSource<'_>],
         target: Target,
         mut each: impl FnMut(usize, Encoded),
     ) -> Result<(), SetError> {
@@ -324,7 +324,7 @@ impl SetBuilder {
 
     fn pipeline(
         &mut self,
-        sources: &[Source<'_>],
+        sources: &[IdSource<'_>],
         target: Target,
         each: &mut dyn FnMut(usize, Encoded),
     ) -> Result<(), SetError> {
@@ -352,7 +352,7 @@ impl SetBuilder {
     /// Encodes a set in phases that do not overlap, and says how long each took.
     pub fn build_timed<'a>(
         &mut self,
-        source: impl Into<Source<'a>>,
+        source: impl Into<IdSource<'a>>,
         target: Target,
     ) -> Result<(Encoded, Timings), SetError> {
         let source = source.into();
@@ -369,7 +369,7 @@ impl SetBuilder {
         result
     }
 
-    fn timed(&mut self, source: Source, target: Target) -> Result<(Encoded, Timings), SetError> {
+    fn timed(&mut self, source: IdSource, target: Target) -> Result<(Encoded, Timings), SetError> {
         let device = Arc::clone(&self.rooms.device);
         let mut timings = Timings::default();
         let mut job = self.open(0, source, target, 1)?;
@@ -411,7 +411,7 @@ impl SetBuilder {
     fn enqueue(
         &mut self,
         slot: usize,
-        source: Source,
+        source: IdSource,
         target: Target,
         early: bool,
     ) -> Result<Job, SetError> {
@@ -447,7 +447,7 @@ impl SetBuilder {
     fn open(
         &mut self,
         slot: usize,
-        source: Source,
+        source: IdSource,
         target: Target,
         parts: usize,
     ) -> Result<Job, SetError> {
@@ -493,14 +493,14 @@ impl SetBuilder {
     fn copy_slice(
         &mut self,
         slot: usize,
-        source: Source,
+        source: IdSource,
         slice: Range<usize>,
     ) -> Result<(), SetError> {
         let slot = &mut self.slots[slot];
         let to = slot.input.address() + 4 * slice.start as u64;
         let pinned = match source {
-            Source::Pinned(words) => words,
-            Source::Plain(words) => {
+            IdSource::Pinned(words) => words,
+            IdSource::Plain(words) => {
                 if slot.staging.as_ref().is_none_or(|staging| staging.len() < words.len()) {
                     slot.staging = Some(PinnedWords::new(&self.rooms.device, words.len())?);
                 }
@@ -706,7 +706,7 @@ impl Job {
 
 /// Where the chunks end that are complete after each slice but the last, if the ids ascend. Empty
 /// if they do not seem to, or if there is nothing to gain.
-fn early_ends(source: Source, job: &Job, slices: &[Range<usize>]) -> Vec<u32> {
+fn early_ends(source: IdSource, job: &Job, slices: &[Range<usize>]) -> Vec<u32> {
     let Target::Hipes(width, Path::Direct) = job.target else { return vec![] };
     let Some((_, slices)) = slices.split_last() else { return vec![] };
     if job.bytes_below(source.last()) > EARLY_BYTES_MAX || !source.seems_ascending() {

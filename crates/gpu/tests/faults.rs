@@ -6,7 +6,7 @@ use tapdex_bitmap::Codec;
 use tapdex_engine::index::{BuildError, Builder, ColumnIndex, CpuBuilder, Digits};
 use tapdex_gpu::device::DeviceError;
 use tapdex_gpu::host::HostDevice;
-use tapdex_gpu::{Form, GpuBuilder, Source};
+use tapdex_gpu::{ColumnSource, Form, GpuBuilder};
 
 const CODECS: [Codec; 3] = [Codec::Wah, Codec::Compax, Codec::Roaring];
 
@@ -120,7 +120,7 @@ fn columns_too_long_for_the_device_are_built_here() {
     let device = HostDevice::new(1).unwrap();
     let mut builder = GpuBuilder::new(device.clone());
     let rows = (1 << 27) + 1;
-    let source = Source::Runs(&[3, 4], &[0, 5], rows);
+    let source = ColumnSource::Runs(&[3, 4], &[0, 5], rows);
     let mut built = Vec::new();
     builder
         .build_sources::<BuildError>(&[(source, Form::Whole(Codec::Plwah))], |index| {

@@ -14,7 +14,7 @@ use tapdex_bitmap::{ALL_CODECS, Codec};
 use tapdex_engine::index::{BuildError, Builder, ColumnIndex, CpuBuilder, Digits};
 use tapdex_gpu::device::Device;
 use tapdex_gpu::testing::{is_large, on_gpu};
-use tapdex_gpu::{Form, GpuBuilder, Source};
+use tapdex_gpu::{ColumnSource, Form, GpuBuilder};
 
 fn device() -> Arc<dyn Device> {
     tapdex_gpu::testing::device(1).unwrap()
@@ -227,7 +227,7 @@ fn runs_that_the_caller_knows() {
             .collect();
         let digits: Vec<u16> = heads.iter().map(|&row| column[row]).collect();
         let starts: Vec<u32> = heads.iter().map(|&row| row as u32).collect();
-        let source = Source::Runs(&digits, &starts, column.len() as u32);
+        let source = ColumnSource::Runs(&digits, &starts, column.len() as u32);
         let all: Vec<_> = forms().into_iter().map(|codec| (source, Form::Whole(codec))).collect();
         gpu.build_sources::<BuildError>(&all, |index| {
             cpu.build(Digits::Shorts(&column), index.codec, &mut expected)?;
@@ -254,7 +254,7 @@ fn windows_of_masc() {
             Windowed::encode(&ids.map(|(row, _)| row).collect::<Vec<_>>(), &mut expected);
             offsets.push(expected.len() as u64);
         }
-        let all = [(Source::Rows(Digits::Shorts(&column)), Form::MascWindows)];
+        let all = [(ColumnSource::Rows(Digits::Shorts(&column)), Form::MascWindows)];
         gpu.build_sources::<BuildError>(&all, |index| {
             assert_eq!((&index.keys, &index.offsets), (&keys, &offsets), "{name}");
             assert!(index.bitmaps() == expected, "{name}");
@@ -332,12 +332,12 @@ fn runs_that_part_nothing_are_refused() {
         (&[], &[]),
     ] {
         for codec in [Codec::Wah, Codec::Compax, Codec::Roaring] {
-            let all = [(Source::Runs(digits, starts, 10), Form::Whole(codec))];
+            let all = [(ColumnSource::Runs(digits, starts, 10), Form::Whole(codec))];
             let built = gpu.build_sources::<BuildError>(&all, |index| panic!("{index:?}"));
             assert!(matches!(built, Err(BuildError::BadRuns { .. })), "{digits:?} {starts:?}");
         }
     }
-    let good = [(Source::Runs(&[3, 4], &[0, 5], 10), Form::Whole(Codec::Wah))];
+    let good = [(ColumnSource::Runs(&[3, 4], &[0, 5], 10), Form::Whole(Codec::Wah))];
     gpu.build_sources::<BuildError>(&good, |_| Ok(())).unwrap();
     assert_eq!((gpu.built().device, gpu.trouble().is_none()), (1, true));
 }

@@ -12,7 +12,7 @@ use tapdex_bitmap::sample::{Family, Random};
 use tapdex_gpu::device::Device;
 use tapdex_gpu::host::HostDevice;
 use tapdex_gpu::sets::scenarios::{self, SCENARIOS, Scenario};
-use tapdex_gpu::sets::{Encoded, Form, Path, SetBuilder, SetError, Source, Target};
+use tapdex_gpu::sets::{Encoded, Form, IdSource, Path, SetBuilder, SetError, Target};
 use tapdex_gpu::testing::on_gpu;
 
 const PATHS: [Path; 2] = [Path::Direct, Path::Published];
@@ -261,7 +261,7 @@ fn many_sets_in_flight() {
         input.put(0, ids);
         pinned.push(input);
     }
-    let sources: Vec<Source> = pinned.iter().map(Source::from).collect();
+    let sources: Vec<IdSource> = pinned.iter().map(IdSource::from).collect();
     for (target, codec) in [
         (Target::Hipes(width(14), Path::Auto), Codec::Hipes(width(14))),
         (Target::Hipes(width(14), Path::Published), Codec::Hipes(width(14))),

@@ -60,18 +60,18 @@ impl fmt::Display for Value {
 
 /// What a family of samples is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     fn word(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         }
     }
 }
@@ -81,7 +81,7 @@ impl Kind {
 struct Family {
     name: String,
     help: String,
-    kind: Kind,
+    kind: MetricKind,
     samples: String,
 }
 
@@ -103,7 +103,7 @@ impl Exposition {
         labels: &[(&str, &str)],
         value: impl Into<Value>,
     ) {
-        self.sample(Kind::Counter, name, help, labels, value.into());
+        self.sample(MetricKind::Counter, name, help, labels, value.into());
     }
 
     /// Adds a sample of what grows and shrinks.
@@ -114,7 +114,7 @@ impl Exposition {
         labels: &[(&str, &str)],
         value: impl Into<Value>,
     ) {
-        self.sample(Kind::Gauge, name, help, labels, value.into());
+        self.sample(MetricKind::Gauge, name, help, labels, value.into());
     }
 
     /// Adds the buckets, the sum and the count of a histogram.
@@ -125,7 +125,7 @@ impl Exposition {
         labels: &[(&str, &str)],
         value: &Histogram,
     ) {
-        let family = self.family(Kind::Histogram, name, help);
+        let family = self.family(MetricKind::Histogram, name, help);
         let mut count = 0;
         for (bound, in_bucket) in value.buckets() {
             count += in_bucket;
@@ -153,7 +153,7 @@ impl Exposition {
 
     fn sample(
         &mut self,
-        kind: Kind,
+        kind: MetricKind,
         name: &str,
         help: &str,
         labels: &[(&str, &str)],
@@ -162,7 +162,7 @@ impl Exposition {
         self.family(kind, name, help).line("", labels, value);
     }
 
-    fn family(&mut self, kind: Kind, name: &str, help: &str) -> &mut Family {
+    fn family(&mut self, kind: MetricKind, name: &str, help: &str) -> &mut Family {
         debug_assert!(is_metric_name(name), "{name:?} cannot be the name of a metric");
         let found = self.families.iter().position(|family| family.name == name);
         let place = found.unwrap_or_else(|| {

@@ -15,7 +15,7 @@ use crate::ledger::Ledger;
 use crate::messages::Messages;
 use crate::queue::{Feeder, Interfaces};
 use crate::sealer;
-use crate::source::Source;
+use crate::source::PacketSource;
 use crate::writer::{self, Writer};
 
 /// How often we look whether to stop.
@@ -27,7 +27,7 @@ const CLOSED_MAX: usize = 4;
 
 /// The sources, and what they fill.
 pub(crate) struct Sources {
-    pub(crate) all: Vec<(Source, Arc<SourceCounters>)>,
+    pub(crate) all: Vec<(PacketSource, Arc<SourceCounters>)>,
     /// Bytes of packets that wait for the writer, of all sources together.
     pub(crate) queue_bytes: u64,
     /// All sources end after so many packets.

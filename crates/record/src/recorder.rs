@@ -31,7 +31,7 @@ use crate::metrics::Histogram;
 use crate::pipeline::{Pipeline, Sources};
 use crate::queue::Interfaces;
 use crate::reporter::{Event, Reporter};
-use crate::source::Source;
+use crate::source::PacketSource;
 use crate::status::{Counted, RunLock, Status, Totals};
 use crate::units::{Retention, Rotation};
 use crate::writer::Current;
@@ -99,7 +99,7 @@ pub struct Recorder<'a> {
     disk: &'a dyn Disk,
     clock: &'a dyn Clock,
     options: RecordOptions,
-    sources: Vec<Source>,
+    sources: Vec<PacketSource>,
     keeper: Mutex<Keeper<'a>>,
     queue: IndexQueue<'a>,
     messages: Messages<'a>,
@@ -116,7 +116,7 @@ impl<'a> Recorder<'a> {
     /// looks at what there is.
     pub fn new(
         archive: &'a Archive,
-        sources: Vec<Source>,
+        sources: Vec<PacketSource>,
         options: RecordOptions,
     ) -> Result<Self, RecordError> {
         Self::on_disk(archive, sources, options, &FileSystem)
@@ -125,7 +125,7 @@ impl<'a> Recorder<'a> {
     /// The same on a disk of one's own.
     pub fn on_disk(
         archive: &'a Archive,
-        sources: Vec<Source>,
+        sources: Vec<PacketSource>,
         options: RecordOptions,
         disk: &'a dyn Disk,
     ) -> Result<Self, RecordError> {
@@ -135,7 +135,7 @@ impl<'a> Recorder<'a> {
     /// The same with clocks of one's own.
     pub fn on_machine(
         archive: &'a Archive,
-        sources: Vec<Source>,
+        sources: Vec<PacketSource>,
         mut options: RecordOptions,
         disk: &'a dyn Disk,
         clock: &'a dyn Clock,

@@ -127,20 +127,20 @@ pub enum SourceError {
 
 /// A source that is open.
 #[derive(Debug)]
-pub struct Source {
+pub struct PacketSource {
     name: SourceName,
-    kind: Kind,
+    kind: SourceKind,
     options: CaptureOptions,
 }
 
-enum Kind {
+enum SourceKind {
     Live(live::Live),
     Stream(Option<stream::Connection>),
     #[cfg(feature = "testing")]
     Made(made::Made),
 }
 
-impl std::fmt::Debug for Kind {
+impl std::fmt::Debug for SourceKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Live(_) => "Live",
@@ -151,17 +151,19 @@ impl std::fmt::Debug for Kind {
     }
 }
 
-impl Source {
+impl PacketSource {
     /// Opens a source. For interfaces this is what needs permission.
     pub fn open(name: &SourceName, options: &CaptureOptions) -> Result<Self, SourceError> {
         let kind = match name {
-            SourceName::Interface(interface) => Kind::Live(live::Live::open(interface, options)?),
-            SourceName::Stdin => Kind::Stream(None),
+            SourceName::Interface(interface) => {
+                SourceKind::Live(live::Live::open(interface, options)?)
+            }
+            SourceName::Stdin => SourceKind::Stream(None),
             SourceName::Tcp(address) => {
                 let source = stream::connect(address);
                 let source = source
                     .map_err(|source| SourceError::Connect { name: name.to_string(), source })?;
-                Kind::Stream(Some(source))
+                SourceKind::Stream(Some(source))
             }
         };
         Ok(Self { name: name.clone(), kind, options: options.clone() })
@@ -172,23 +174,18 @@ impl Source {
         &self.name
     }
 
-    /// Whether it is an interface.
-    pub fn is_interface(&self) -> bool {
-        matches!(self.kind, Kind::Live(_))
-    }
-
     pub(crate) fn pressure(&self) -> Pressure {
         match &self.kind {
-            Kind::Live(_) => Pressure::Lose,
-            Kind::Stream(_) => Pressure::Wait,
+            SourceKind::Live(_) => Pressure::Lose,
+            SourceKind::Stream(_) => Pressure::Wait,
             #[cfg(feature = "testing")]
-            Kind::Made(made) => made.pressure,
+            SourceKind::Made(made) => made.pressure,
         }
     }
 
     /// Says which interface it is, if that is known before there are packets.
     pub(crate) fn announce(&self, feeder: &Feeder) {
-        if let Kind::Live(live) = &self.kind {
+        if let SourceKind::Live(live) = &self.kind {
             // If there are too many, that shows when it begins.
             live.announce(feeder, &self.options);
         }
@@ -199,12 +196,12 @@ impl Source {
         let counters = Arc::clone(&feeder.counters);
         let up = Up(&counters);
         match self.kind {
-            Kind::Live(live) => live.run(&mut feeder, &self.options, stop, messages),
-            Kind::Stream(connection) => {
+            SourceKind::Live(live) => live.run(&mut feeder, &self.options, stop, messages),
+            SourceKind::Stream(connection) => {
                 stream::run(&self.name, connection, &mut feeder, stop, messages);
             }
             #[cfg(feature = "testing")]
-            Kind::Made(made) => made.run(&mut feeder, stop),
+            SourceKind::Made(made) => made.run(&mut feeder, stop),
         }
         feeder.hand_over();
         drop(up);

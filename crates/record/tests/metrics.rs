@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tapdex_record::metrics::{
-    ANSWERS_MAX, CONNECTIONS_MAX, Exposition, HEAD_BYTES_MAX, Histogram, MetricsServer,
+    ANSWERS_MAX, CONNECTIONS_MAX, Exposition, HEAD_BYTES_MAX, Histogram, Listening, MetricsServer,
     is_label_name, is_metric_name,
 };
 
@@ -175,7 +175,8 @@ fn server_with(
     answer: Arc<dyn Fn() -> String + Send + Sync>,
     ready: Arc<dyn Fn() -> bool + Send + Sync>,
 ) -> MetricsServer {
-    MetricsServer::start("127.0.0.1:0".parse().unwrap(), answer, ready).unwrap()
+    let listening = Listening::at("127.0.0.1:0".parse().unwrap()).unwrap();
+    MetricsServer::serve(listening, answer, ready).unwrap()
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -320,8 +321,7 @@ mod pages {
     #[test]
     fn an_address_in_use_is_an_error() {
         let server = server();
-        let (answer, ready) = (Arc::new(String::new), Arc::new(|| true));
-        let error = MetricsServer::start(server.local_addr(), answer, ready).unwrap_err();
+        let error = Listening::at(server.local_addr()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AddrInUse);
     }
 }

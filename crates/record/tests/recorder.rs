@@ -34,7 +34,7 @@ use tapdex_engine::testing::PlainDevice;
 use tapdex_record::clock::{HandClock, Waiter};
 use tapdex_record::disk::FileSystem;
 use tapdex_record::recorder::{RecordError, Recorder};
-use tapdex_record::source::Source;
+use tapdex_record::source::PacketSource;
 use tapdex_record::units::Rotation;
 
 /// A device that stands at a door before each segment.
@@ -67,7 +67,7 @@ fn a_stalled_indexer_loses_nothing() {
     let door = Door::new(false);
     let opens = Opens(door.clone());
     let device = Mutex::new(Stalled { device: PlainDevice::default(), door: door.clone() });
-    let source = Source::made("made", true, numbered(0..2_000, 100));
+    let source = PacketSource::made("made", true, numbered(0..2_000, 100));
     let ended = rig.record(source, &FileSystem, Some(&device), |live| {
         live.until("ten wait", |status| status.waiting == 10);
         live.until("behind", |status| status.index_lag_seconds > 0.5);
@@ -96,7 +96,7 @@ fn a_stalled_indexer_is_left_behind_at_the_end() {
     let door = Door::new(false);
     let opens = Opens(door.clone());
     let device = Mutex::new(Stalled { device: PlainDevice::default(), door });
-    let source = Source::made("made", false, numbered(0..1_000, 100));
+    let source = PacketSource::made("made", false, numbered(0..1_000, 100));
     let ended = rig.record(source, &FileSystem, Some(&device), |live| {
         live.until("five wait", |status| status.waiting == 5);
         live.control.stop.store(true, Ordering::SeqCst);
@@ -158,7 +158,7 @@ fn recordings_end_by_time_and_when_told() {
     let time = Duration::from_secs(60);
     rig.options.rotation = Rotation { time, ..Rotation::default() };
     let (give, packets) = std::sync::mpsc::channel();
-    let source = Source::made("made", false, Box::new(packets.into_iter()));
+    let source = PacketSource::made("made", false, Box::new(packets.into_iter()));
     let clock = HandClock::new(now_ns());
     let ended = rig.record_by(&clock, source, &FileSystem, None, |_| {
         let sealed = || rig.archive.recordings().unwrap().iter().filter(|r| r.is_sealed()).count();
@@ -177,7 +177,7 @@ fn recordings_end_by_time_and_when_told() {
 
     rig.options.rotation = Rotation::default();
     let (give, packets) = std::sync::mpsc::channel();
-    let source = Source::made("made", false, Box::new(packets.into_iter()));
+    let source = PacketSource::made("made", false, Box::new(packets.into_iter()));
     rig.record(source, &FileSystem, None, |live| {
         for (n, first) in [(1, 20), (2, 30)] {
             numbered(first..first + 10, 10).for_each(|packet| give.send(packet).unwrap());
@@ -198,7 +198,7 @@ fn recordings_end_by_time_and_when_told() {
 fn an_archive_has_one_recorder() {
     let rig = Rig::new();
     let (give, packets) = std::sync::mpsc::channel::<Option<(u64, Vec<u8>)>>();
-    let source = Source::made("made", false, Box::new(packets.into_iter()));
+    let source = PacketSource::made("made", false, Box::new(packets.into_iter()));
     rig.record(source, &FileSystem, None, |live| {
         live.until("it runs", |status| status.pid != 0);
         let refused = Recorder::new(&rig.archive, Vec::new(), rig.options.clone()).unwrap_err();
@@ -233,7 +233,7 @@ fn damaged_and_missing_indexes_are_made_again() {
     fs::rename(recordings[3].sealed_path(), recordings[3].unfinished_path()).unwrap();
     fs::write(recordings[3].unfinished_path(), &bytes[..bytes.len() / 2]).unwrap();
 
-    let source = Source::made("made", false, numbered(600..700, 100));
+    let source = PacketSource::made("made", false, numbered(600..700, 100));
     let recorder = Recorder::new(&rig.archive, vec![source], rig.options.clone()).unwrap();
     assert_eq!(recorder.waiting(), 5);
     let [recovered] = recorder.recovered() else { panic!("{:?}", recorder.recovered()) };

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tapdex_engine::capture::Record;
-use tapdex_engine::fields::{Kind, Shown};
+use tapdex_engine::fields::{FieldKind, Shown};
 use tapdex_engine::packet::{
     ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_RARP, Encap, Fragment, Headers,
     Tunnel, decode, protocol, tcp_flags,
@@ -195,5 +195,5 @@ impl<'a> PacketLine<'a> {
 
 /// A MAC address, as it is written.
 fn mac(address: u64) -> String {
-    Shown(Kind::Mac, address.into()).to_string()
+    Shown(FieldKind::Mac, address.into()).to_string()
 }

@@ -20,7 +20,7 @@ use tapdex_record::privileges::{Account, give, restrict_new_files};
 use tapdex_record::recorder::Recorder;
 use tapdex_record::reporter::Event;
 use tapdex_record::signals;
-use tapdex_record::source::{Source, list_interfaces};
+use tapdex_record::source::{PacketSource, list_interfaces};
 use tapdex_record::status::Status;
 
 use super::ask::line;
@@ -182,7 +182,7 @@ fn record(args: &Args, settings: &Settings, out: &mut dyn Write) -> anyhow::Resu
     restrict_new_files();
     let mut sources = Vec::new();
     for name in &settings.sources {
-        sources.push(Source::open(name, &settings.capture)?);
+        sources.push(PacketSource::open(name, &settings.capture)?);
     }
     let archive = open_archive(settings)?;
     let listening = settings.metrics.map(listen).transpose()?;

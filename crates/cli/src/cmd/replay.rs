@@ -136,7 +136,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     watch();
     let mut progress = Progress::new();
     progress.show(|_| "searching".to_owned());
-    let mut source = Source::open(args, &query)?;
+    let mut source = FrameSource::open(args, &query)?;
     let most = args.count_max.unwrap_or(u64::MAX);
     let mut replay = Replay::new(sender, args.pace.pace(), most, &STOP);
     let played = if args.preload {
@@ -154,7 +154,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if is_stopped() {
         return Err(Interrupted.into());
     }
-    if let Source::Archive(answers) = &mut source {
+    if let FrameSource::Archive(answers) = &mut source {
         note_unseen(answers, &query);
         answers.add_failed(failed);
         finish(answers, args.question.allow)?;
@@ -183,7 +183,7 @@ fn frame<'a>(record: &Record<'a>) -> Frame<'a> {
 }
 
 /// Where packets come from.
-enum Source<'a> {
+enum FrameSource<'a> {
     Archive(Answers),
     Files(&'a [PathBuf]),
 }
@@ -197,7 +197,7 @@ trait Target {
     fn next_pass(&mut self);
 }
 
-impl<'a> Source<'a> {
+impl<'a> FrameSource<'a> {
     fn open(args: &'a Args, query: &Query) -> anyhow::Result<Self> {
         if !args.files.is_empty() {
             return Ok(Self::Files(&args.files));
@@ -266,7 +266,7 @@ impl Target for Wire<'_, '_> {
 /// Sends while it reads.
 fn play(
     args: &Args,
-    source: &Source<'_>,
+    source: &FrameSource<'_>,
     replay: &mut Replay<'_>,
     progress: &mut Progress,
 ) -> anyhow::Result<Vec<ArchiveError>> {
@@ -312,7 +312,7 @@ impl Target for Memory<'_> {
 /// Reads all, then sends all.
 fn play_preloaded(
     args: &Args,
-    source: &Source<'_>,
+    source: &FrameSource<'_>,
     replay: &mut Replay<'_>,
     progress: &mut Progress,
 ) -> anyhow::Result<Vec<ArchiveError>> {

@@ -154,7 +154,7 @@ fn check(segment: &Segment, quick: bool, work: &Work<'_>, place: &str, wrong: &m
         return;
     }
     let records = segment.note().records;
-    let compared = segment.compare_all(&mut |number| {
+    let compared = segment.compare(&mut |number| {
         if number.is_multiple_of(STEP) {
             let len_bytes = segment.index().len_bytes();
             let done = work.done + len_bytes / records.max(1) * u64::from(number);

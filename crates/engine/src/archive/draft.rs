@@ -22,7 +22,7 @@ use std::sync::Arc;
 use super::builder::{Limits, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
 use super::completeness::{Behind, Gap, Loose, Survey, end_of};
 use super::file_names::{capture_name, modified_ns};
-use super::note::{Covered, Loss, Note, Source, chained};
+use super::note::{Covered, Loss, Note, SourceFile, chained};
 use super::recording::{Recording, is_recording};
 use super::segment::{Segment, ends_sum};
 use super::{Archive, ArchiveError, CodecChoice, Order};
@@ -44,7 +44,7 @@ pub struct Drafter<'a> {
     /// The same file, to look again at what was read.
     file: File,
     /// What is behind the last draft.
-    rest: Source,
+    rest: SourceFile,
     /// Nobody writes more of it.
     is_sealed: bool,
     /// What keeps it from being read to its end.

@@ -33,7 +33,7 @@ pub struct Note {
     /// The time of the latest.
     pub time_max: u64,
     /// The file that has the packets.
-    pub source: Source,
+    pub source: SourceFile,
     /// How that file is read.
     pub layout: Layout,
     /// Packets that were lost while these were captured, by time, as far as the file tells.
@@ -145,7 +145,7 @@ impl Covered {
 
 /// The file that has the packets of a segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct SourceFile {
     /// Where it is, from the folder of the index file; bytes that are no UTF-8, and `%`, as `%xx`.
     path: String,
     /// The same from the root: where it is looked for if it is not there, as after the index was
@@ -179,7 +179,7 @@ pub struct Source {
     pub cut_short: bool,
 }
 
-impl Source {
+impl SourceFile {
     pub(super) fn new(path: &Path, absolute: &Path, origin: Option<&Path>) -> Self {
         Self {
             path: path_to_text(path),
@@ -246,7 +246,7 @@ impl Note {
         (self.source.part, self.source.records_before) == (0, 0)
     }
 
-    pub(super) fn new(source: Source, layout: Layout) -> Self {
+    pub(super) fn new(source: SourceFile, layout: Layout) -> Self {
         Self {
             version: if layout.is_long() { VERSION_LONG } else { VERSION },
             records: 0,
@@ -395,7 +395,7 @@ mod tests {
             interfaces: Vec::new(),
             known: 0,
         };
-        let source = Source::new(Path::new("a"), Path::new("/a"), None);
+        let source = SourceFile::new(Path::new("a"), Path::new("/a"), None);
         for (time_min, time_max) in [(7, 7), (7, 8), (8, 7)] {
             let note = Note { time_min, time_max, ..Note::new(source.clone(), layout.clone()) };
             let read = Note::from_bytes(note.to_text().as_bytes());

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
-use super::note::{Note, Source};
+use super::note::{Note, SourceFile};
 use super::segment::Segment;
 use super::{Archive, ArchiveError};
 use crate::beneath::{Root, cut, open_own};
@@ -73,10 +73,10 @@ impl Recording {
     }
 
     /// Its packets, as drafts speak of them: where they are now, and where they will be.
-    pub(super) fn as_source(&self) -> Source {
+    pub(super) fn as_source(&self) -> SourceFile {
         let near = self.unfinished_path();
         let near = std::path::absolute(&near).unwrap_or(near);
-        Source::new(&near, &self.sealed_path(), None)
+        SourceFile::new(&near, &self.sealed_path(), None)
     }
 
     /// Opens it to be read, wherever it is now.

@@ -363,7 +363,7 @@ fn fingerprint(field: Field, digit: usize, key: u64) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
-/// What [`Segment::compare_all`] has found.
+/// What [`Segment::compare`] has found: nothing, if it is the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Compared {
     /// Packets that have another checksum than when they were indexed.
@@ -375,21 +375,10 @@ pub struct Compared {
 impl Segment {
     /// Reads all packets and compares them with the index: their checksums, where they are, when
     /// they came, how long they were, and that every column has the digits that their headers have.
-    /// Says what differs first.
     ///
     /// `each` is told how many packets were read, and says whether to go on. Takes twelve bytes of
     /// memory for each packet.
-    pub fn compare(
-        &self,
-        each: &mut dyn FnMut(u32) -> bool,
-    ) -> Result<Option<String>, ArchiveError> {
-        let Compared { unread, difference } = self.compare_all(each)?;
-        Ok(unread.iter().next().map(ToString::to_string).or(difference))
-    }
-
-    /// [`compare`](Self::compare), and all packets that have another checksum; the first difference
-    /// is that of the others.
-    pub fn compare_all(&self, each: &mut dyn FnMut(u32) -> bool) -> Result<Compared, ArchiveError> {
+    pub fn compare(&self, each: &mut dyn FnMut(u32) -> bool) -> Result<Compared, ArchiveError> {
         let mut compared = Compared::default();
         let difference = self.compare_with(each, &mut compared.unread)?;
         compared.difference = difference;
@@ -607,7 +596,7 @@ mod tests {
         let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
         Ingest::new(&archive).run(&[Input::File(capture.clone())]).unwrap();
         let (segments, _) = archive.segments().unwrap();
-        assert_eq!(segments[0].compare(&mut |_| true).unwrap(), None);
+        assert_eq!(segments[0].compare(&mut |_| true).unwrap(), Compared::default());
         assert!(matches!(
             segments[0].compare(&mut |number| number < 100),
             Err(ArchiveError::Interrupted)
@@ -625,7 +614,7 @@ mod tests {
             let mut bytes = good.clone();
             bytes[offset + at] ^= 0x10;
             std::fs::write(&capture, bytes).unwrap();
-            let difference = segments[0].compare(&mut |_| true).unwrap();
+            let difference = segments[0].compare(&mut |_| true).unwrap().difference;
             assert!(difference.is_some_and(|text| text.contains("packet 249 of")), "{at}");
         }
     }

@@ -23,12 +23,12 @@ pub struct Segment {
     path: PathBuf,
     index: Index,
     note: Note,
-    kind: Kind,
+    kind: SegmentKind,
 }
 
 /// Where the index of a segment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SegmentKind {
     /// In the archive, for good.
     Indexed,
     /// Among the drafts.
@@ -50,13 +50,13 @@ impl Segment {
         if note.records != u64::from(index.rows()) {
             return Err(bad(NoteFault::OtherRecords { records: note.records }));
         }
-        Ok(Self { path: path.to_owned(), index, note, kind: Kind::Indexed })
+        Ok(Self { path: path.to_owned(), index, note, kind: SegmentKind::Indexed })
     }
 
     /// Opens a draft of a recording.
     pub(super) fn open_draft(path: &Path, recording: &Recording) -> Result<Self, ArchiveError> {
         let mut draft = Self::open(path)?;
-        draft.kind = Kind::Draft;
+        draft.kind = SegmentKind::Draft;
         // The recorder may see the archive in another place.
         draft.note.source.find_in(recording.as_source());
         Ok(draft)
@@ -64,17 +64,17 @@ impl Segment {
 
     /// A segment whose index is in memory only.
     pub(super) fn in_memory(path: PathBuf, index: Index, note: Note) -> Self {
-        Self { path, index, note, kind: Kind::InMemory }
+        Self { path, index, note, kind: SegmentKind::InMemory }
     }
 
     /// Whether its index is in memory only: its packets were recorded a short while ago.
     pub fn is_in_memory(&self) -> bool {
-        self.kind == Kind::InMemory
+        self.kind == SegmentKind::InMemory
     }
 
     /// Whether its packets are in a recording that is not indexed yet.
     pub fn is_draft(&self) -> bool {
-        self.kind != Kind::Indexed
+        self.kind != SegmentKind::Indexed
     }
 
     /// The name of the recording that its packets are in; `None` if they were not recorded.

@@ -6,7 +6,7 @@ use std::io::Read;
 use super::blocks::Statistics;
 use super::error::CaptureError;
 use super::layout::{INTERFACES_MAX, NAME_LEN_MAX, SECTIONS_MAX};
-use super::read::{CaptureReader, Found, Source, bad, short, size, word};
+use super::read::{CaptureReader, Found, InterfaceState, bad, short, size, word};
 use super::{Interface, Section, block_max, link_type};
 use crate::error::Expected;
 
@@ -474,7 +474,7 @@ impl<R: Read> CaptureReader<R> {
         for text in [&mut interface.name, &mut interface.description] {
             text.truncate(text.floor_char_boundary(NAME_LEN_MAX));
         }
-        self.sources.push(Source::new(&interface, big_endian));
+        self.sources.push(InterfaceState::new(&interface, big_endian));
         self.layout.interfaces.push(interface);
         self.layout.known = offset + u64::from(len);
         self.block_max = self.block_max.max(block_max(link));

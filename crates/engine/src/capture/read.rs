@@ -107,7 +107,7 @@ pub(super) struct Found {
 
 /// What is known of an interface while its packets are read.
 #[derive(Debug, Clone)]
-pub(super) struct Source {
+pub(super) struct InterfaceState {
     pub(super) clock: Clock,
     /// The most bytes of a frame.
     pub(super) frame_max: u32,
@@ -116,7 +116,7 @@ pub(super) struct Source {
     pub(super) fixes: bool,
 }
 
-impl Source {
+impl InterfaceState {
     pub(super) fn new(interface: &Interface, big_endian: bool) -> Self {
         Self {
             clock: Clock::new(interface.ticks, interface.offset_s),
@@ -144,7 +144,7 @@ pub struct CaptureReader<R> {
     base: u64,
     window: usize,
     pub(super) layout: Layout,
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<InterfaceState>,
     /// Byte order and interfaces of the section that is being read.
     pub(super) big_endian: bool,
     pub(super) first: u32,
@@ -237,7 +237,7 @@ impl<R: Read> CaptureReader<R> {
             {
                 (section, big_endian) = (section + 1, next.big_endian);
             }
-            self.sources.push(Source::new(interface, big_endian));
+            self.sources.push(InterfaceState::new(interface, big_endian));
             self.block_max = self.block_max.max(block_max(interface.link));
         }
         if let (false, Some(interface)) = (self.layout.pcapng, self.layout.interfaces.first()) {
@@ -437,11 +437,6 @@ impl<R: Read> CaptureReader<R> {
     pub(crate) fn count_on(&mut self, last: impl IntoIterator<Item = (u32, Statistics)>) {
         let gathered = self.gathered.get_or_insert_default();
         last.into_iter().for_each(|(interface, last)| gathered.count_on(interface, last));
-    }
-
-    /// Takes the reader apart, into all that it came across and what it reads from.
-    pub fn into_parts(self) -> (Layout, R) {
-        (self.layout, self.source)
     }
 
     /// What it reads from.

@@ -1,7 +1,7 @@
 //! The names that people ask by, in filters and in `top`.
 
 use super::presence::{self as when, Presence};
-use super::{Field, Kind};
+use super::{Field, FieldKind};
 
 /// A field, and the packets that have it by some name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Part {
     /// The field.
     pub field: Field,
     /// What kind of number it is in these packets.
-    pub kind: Kind,
+    pub kind: FieldKind,
     /// When a packet has it.
     pub presence: &'static Presence,
 }
@@ -48,12 +48,12 @@ pub struct Name {
 
 impl Name {
     /// What kind of value it has; none for a protocol or a time.
-    pub fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<FieldKind> {
         let first = self.parts.first()?;
         match self.ask {
             Ask::Value => Some(first.kind),
-            Ask::Bit(_) => Some(Kind::Number(1)),
-            Ask::Length => Some(Kind::Number(32)),
+            Ask::Bit(_) => Some(FieldKind::Number(1)),
+            Ask::Length => Some(FieldKind::Number(32)),
             Ask::Presence | Ask::Time => None,
         }
     }
@@ -93,7 +93,7 @@ macro_rules! names {
     (@ $name:literal) => { Some($name) };
 }
 
-use Kind::{
+use FieldKind::{
     Encap, EtherType, Flags, Fragment, Interface, Ipv4, Ipv6, LengthClass, Mac, Number, Protocol,
     Tunnel,
 };

@@ -141,17 +141,17 @@ fn every_field_is_reachable_by_its_name() {
 #[test]
 fn values_are_written_as_people_write_them() {
     let text = |kind, value| Shown(kind, value).to_string();
-    assert_eq!(text(Kind::Ipv4, 0x0A00_0001), "10.0.0.1");
-    assert_eq!(text(Kind::Ipv6, 1), "::1");
-    assert_eq!(text(Kind::Mac, 0x0011_2233_4455), "00:11:22:33:44:55");
-    assert_eq!(text(Kind::Protocol, 132), "sctp");
-    assert_eq!(text(Kind::Protocol, 250), "ip-proto-250");
-    assert_eq!(text(Kind::EtherType, 0x86DD), "ip6");
-    assert_eq!(text(Kind::Flags, 0x12), "SA");
-    assert_eq!(text(Kind::LengthClass, 0), "0-15");
-    assert_eq!(text(Kind::LengthClass, length_class(1500).into()), "1280-1535");
-    assert_eq!(text(Kind::Encap, 2), "vlan.vlan");
-    assert_eq!(text(Kind::Tunnel, 4), "gtp");
+    assert_eq!(text(FieldKind::Ipv4, 0x0A00_0001), "10.0.0.1");
+    assert_eq!(text(FieldKind::Ipv6, 1), "::1");
+    assert_eq!(text(FieldKind::Mac, 0x0011_2233_4455), "00:11:22:33:44:55");
+    assert_eq!(text(FieldKind::Protocol, 132), "sctp");
+    assert_eq!(text(FieldKind::Protocol, 250), "ip-proto-250");
+    assert_eq!(text(FieldKind::EtherType, 0x86DD), "ip6");
+    assert_eq!(text(FieldKind::Flags, 0x12), "SA");
+    assert_eq!(text(FieldKind::LengthClass, 0), "0-15");
+    assert_eq!(text(FieldKind::LengthClass, length_class(1500).into()), "1280-1535");
+    assert_eq!(text(FieldKind::Encap, 2), "vlan.vlan");
+    assert_eq!(text(FieldKind::Tunnel, 4), "gtp");
 }
 
 /// The table of `docs/filters.md`. `TAPDEX_PRINT_TABLE=1` prints what it has to be.

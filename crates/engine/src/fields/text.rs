@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::{Kind, NAMES, Name, length_class_start};
+use super::{FieldKind, NAMES, Name, length_class_start};
 use crate::packet::{self, Encap, Fragment, Tunnel, protocol, tcp_flags};
 
 /// Up to here an EtherType is no type but the length of an 802.3 frame.
@@ -11,7 +11,7 @@ pub const LENGTH_802_3_MAX: u128 = 1_500;
 
 /// A value, written as people write one of its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Shown(pub Kind, pub u128);
+pub struct Shown(pub FieldKind, pub u128);
 
 impl Display for Shown {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
@@ -21,30 +21,32 @@ impl Display for Shown {
             None => write!(f, "{value}"),
         };
         match kind {
-            Kind::Ipv4 => write!(f, "{}", Ipv4Addr::from(u32::try_from(value).unwrap_or(0))),
-            Kind::Ipv6 => write!(f, "{}", Ipv6Addr::from(value)),
-            Kind::Mac => {
+            FieldKind::Ipv4 => write!(f, "{}", Ipv4Addr::from(u32::try_from(value).unwrap_or(0))),
+            FieldKind::Ipv6 => write!(f, "{}", Ipv6Addr::from(value)),
+            FieldKind::Mac => {
                 let [f0, f1, f2, f3, f4, f5, ..] = value.to_le_bytes();
                 write!(f, "{f5:02x}:{f4:02x}:{f3:02x}:{f2:02x}:{f1:02x}:{f0:02x}")
             }
-            Kind::Number(_) | Kind::Interface => write!(f, "{value}"),
-            Kind::Protocol => match u8::try_from(value).ok().and_then(protocol::name) {
+            FieldKind::Number(_) | FieldKind::Interface => write!(f, "{value}"),
+            FieldKind::Protocol => match u8::try_from(value).ok().and_then(protocol::name) {
                 Some(name) => f.write_str(name),
                 None => write!(f, "ip-proto-{value}"),
             },
-            Kind::EtherType => match u16::try_from(value).ok().and_then(packet::ethertype_name) {
-                Some(name) => f.write_str(name),
-                None if value <= LENGTH_802_3_MAX => f.write_str("802.3"),
-                None => write!(f, "0x{value:04x}"),
-            },
-            Kind::Encap => named(f, Encap::of_number(value).map(Encap::name)),
-            Kind::Fragment => named(f, Fragment::of_number(value).map(Fragment::name)),
-            Kind::Tunnel => named(f, Tunnel::of_number(value).map(Tunnel::name)),
-            Kind::Flags => {
+            FieldKind::EtherType => {
+                match u16::try_from(value).ok().and_then(packet::ethertype_name) {
+                    Some(name) => f.write_str(name),
+                    None if value <= LENGTH_802_3_MAX => f.write_str("802.3"),
+                    None => write!(f, "0x{value:04x}"),
+                }
+            }
+            FieldKind::Encap => named(f, Encap::of_number(value).map(Encap::name)),
+            FieldKind::Fragment => named(f, Fragment::of_number(value).map(Fragment::name)),
+            FieldKind::Tunnel => named(f, Tunnel::of_number(value).map(Tunnel::name)),
+            FieldKind::Flags => {
                 let set = tcp_flags(u8::try_from(value & 0xFF).unwrap_or(0));
                 f.write_str(if set.is_empty() { "none" } else { &set })
             }
-            Kind::LengthClass => {
+            FieldKind::LengthClass => {
                 let class = u8::try_from(value).unwrap_or(u8::MAX);
                 let next = length_class_start(class.saturating_add(1));
                 write!(f, "{}-{}", length_class_start(class), next.saturating_sub(1))

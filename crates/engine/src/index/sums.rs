@@ -96,11 +96,6 @@ impl<'a> Pieces<'a> {
         self.len() == 0
     }
 
-    /// From where to where there are checksums.
-    pub fn bytes(&self) -> Range<u64> {
-        self.start..self.end
-    }
-
     /// What lies before the first piece.
     pub fn head(&self) -> Result<Piece, IndexError> {
         let end = if self.is_empty() { self.end } else { self.marks.offset(0)? };
@@ -116,12 +111,6 @@ impl<'a> Pieces<'a> {
 
     fn sum(&self, i: u64) -> Result<u32, IndexError> {
         Ok(array(self.section.read(FRONT_LEN + 4 * i, 4)?, 0).map_or(0, u32::from_le_bytes))
-    }
-
-    /// All of them, as they were written.
-    pub fn to_sums(&self) -> Result<PieceSums, IndexError> {
-        let sums = (0..=u64::from(self.len())).map(|i| self.sum(i)).collect::<Result<_, _>>()?;
-        Ok(PieceSums { start: self.start, end: self.end, sums })
     }
 
     /// Checks that the head starts before the first piece, and the last piece before its end. The

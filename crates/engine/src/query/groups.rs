@@ -10,7 +10,7 @@ use super::fields::presence_rows;
 use super::plan::{Dialect, Planner, Set};
 use super::search::{Answers, SearchError};
 use crate::archive::{ArchiveError, Segment, UnreadPackets};
-use crate::fields::{Field, Kind, LENGTH_802_3_MAX, Name, Packet, Part, Shown};
+use crate::fields::{Field, FieldKind, LENGTH_802_3_MAX, Name, Packet, Part, Shown};
 use crate::index::MARK_RECORDS;
 use crate::packet::{Headers, decode};
 
@@ -34,8 +34,8 @@ impl Value {
     fn of(segment: &Segment, Shown(kind, value): Shown) -> Self {
         match kind {
             // They are the lengths of frames of IEEE 802.3, which have no type.
-            Kind::EtherType if value <= LENGTH_802_3_MAX => Self::Field(Shown(kind, 0)),
-            Kind::Interface => {
+            FieldKind::EtherType if value <= LENGTH_802_3_MAX => Self::Field(Shown(kind, 0)),
+            FieldKind::Interface => {
                 let interfaces = &segment.note().layout.interfaces;
                 let named = usize::try_from(value).ok().and_then(|number| interfaces.get(number));
                 match named.filter(|interface| !interface.name.is_empty()) {

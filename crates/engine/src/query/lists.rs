@@ -20,7 +20,7 @@ pub(super) enum Family {
 
 /// How a value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ListKind {
     Four,
     Six,
     Port,
@@ -39,7 +39,7 @@ pub(super) struct Value<'t> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape<'t> {
     pub(super) shift: Shift,
-    kind: Kind,
+    kind: ListKind,
     /// Its text before and behind the value.
     before: &'t str,
     behind: &'t str,
@@ -82,7 +82,7 @@ impl<'t> Value<'t> {
             Test::Host4 { direction, address, mask, .. }
                 if *direction != Direction::Both && *mask != 0 =>
             {
-                (Kind::Four, Words::new(&[*address]), Words::new(&[*mask]))
+                (ListKind::Four, Words::new(&[*address]), Words::new(&[*mask]))
             }
             Test::Host6 { direction, address, mask } if *direction != Direction::Both => {
                 let mask = words_of(*mask);
@@ -91,17 +91,17 @@ impl<'t> Value<'t> {
                 if mask.is_empty() {
                     return None;
                 }
-                (Kind::Six, Words::new(words_of(*address).get(..count)?), Words::new(mask))
+                (ListKind::Six, Words::new(words_of(*address).get(..count)?), Words::new(mask))
             }
             Test::Mac { direction, address } if *direction != Direction::Both => {
                 let low = u32::try_from(address & 0xFFFF_FFFF).ok()?;
                 let high = u32::try_from(address >> 32).ok()?;
-                (Kind::Mac, Words::new(&[low, high]), Words::new(&[u32::MAX, 0xFFFF]))
+                (ListKind::Mac, Words::new(&[low, high]), Words::new(&[u32::MAX, 0xFFFF]))
             }
             Test::Port { direction, ports, .. }
                 if *direction != Direction::Both && ports.start() == ports.end() =>
             {
-                (Kind::Port, Words::new(&[(*ports.start()).into()]), Words::new(&[0xFFFF]))
+                (ListKind::Port, Words::new(&[(*ports.start()).into()]), Words::new(&[0xFFFF]))
             }
             _ => return None,
         };
@@ -110,7 +110,7 @@ impl<'t> Value<'t> {
         let (before, rest) = term.text.split_at_checked(at)?;
         let behind = rest.get(shown.len()..)?;
         // `portrange 5-5`.
-        if kind == Kind::Port && !behind.is_empty() {
+        if kind == ListKind::Port && !behind.is_empty() {
             return None;
         }
         let shape = Shape { shift: term.shift, kind, before, behind, masks };
@@ -122,9 +122,9 @@ impl Shape<'_> {
     /// The family of a condition; `None` if it compares several words.
     pub(super) fn family(&self) -> Option<Family> {
         match (self.kind, self.masks.len) {
-            (Kind::Four, 1) => Some(Family::Four),
-            (Kind::Six, 1) => Some(Family::Six),
-            (Kind::Port, 1) => Some(Family::Port),
+            (ListKind::Four, 1) => Some(Family::Four),
+            (ListKind::Six, 1) => Some(Family::Six),
+            (ListKind::Port, 1) => Some(Family::Port),
             _ => None,
         }
     }
@@ -135,7 +135,7 @@ impl Shape<'_> {
     }
 }
 
-impl Kind {
+impl ListKind {
     fn show(self, words: Words) -> String {
         let [first, second, third, fourth] = words.words;
         match self {

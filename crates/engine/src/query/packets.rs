@@ -65,7 +65,7 @@ pub struct PacketStream<'a> {
     control: Control,
     /// How many packets are still wanted.
     left: u64,
-    sources: Vec<Source<'a>>,
+    sources: Vec<SegmentCursor<'a>>,
     /// Sources that may have more packets, by the time of the earliest.
     bounds: BinaryHeap<Reverse<(u64, usize)>>,
     /// The first source that was not asked yet, and how many are asked next time.
@@ -87,14 +87,16 @@ impl<'a> PacketStream<'a> {
     /// The packets of a search. Its segments are still to be asked.
     pub(super) fn asking(search: &'a Search<'_>) -> Self {
         search.control.set_segments(search.segments.len());
-        let sources = search.segments.iter().map(|segment| Source::new(segment, None)).collect();
+        let sources =
+            search.segments.iter().map(|segment| SegmentCursor::new(segment, None)).collect();
         let left = search.limit.unwrap_or(u64::MAX);
         Self::new(Some(search.query), Answers::new(search), left, sources)
     }
 
     /// The packets of segments that have answered.
     pub(super) fn of_answers(answers: &'a Answers) -> Self {
-        let sources = answers.found().map(|(segment, records)| Source::new(segment, Some(records)));
+        let sources =
+            answers.found().map(|(segment, records)| SegmentCursor::new(segment, Some(records)));
         let sources = sources.collect();
         Self::new(None, answers.without_segments(), u64::MAX, sources)
     }
@@ -103,7 +105,7 @@ impl<'a> PacketStream<'a> {
         query: Option<&'a Query>,
         answers: Answers,
         left: u64,
-        sources: Vec<Source<'a>>,
+        sources: Vec<SegmentCursor<'a>>,
     ) -> Self {
         let bounds = (0..).zip(&sources).filter_map(|(i, s)| Some(Reverse((s.bound()?, i))));
         Self {
@@ -145,7 +147,7 @@ impl<'a> PacketStream<'a> {
 
     /// Whether packets that match may be left, after a limit or for a reader that stops early.
     pub fn may_have_more(&self) -> bool {
-        let is_unread = |source: &Source<'_>| source.bound().is_some();
+        let is_unread = |source: &SegmentCursor<'_>| source.bound().is_some();
         let is_partial = self.answers.segments.iter().any(|(_, answer)| answer.is_partial);
         self.batch.next < self.batch.packets.len()
             || !self.waiting.is_empty()
@@ -320,7 +322,7 @@ impl<'a> PacketStream<'a> {
         if sources[i].is_open(how) {
             return Ok(());
         }
-        while sources.iter().map(Source::open_files).sum::<usize>() >= OPEN_MAX {
+        while sources.iter().map(SegmentCursor::open_files).sum::<usize>() >= OPEN_MAX {
             let others = sources.iter_mut().filter(|source| source.open_files() > 0);
             let Some(oldest) = others.min_by_key(|source| source.used) else { break };
             (oldest.packets, oldest.again) = (None, None);
@@ -407,7 +409,7 @@ impl Ord for Waiting {
 
 /// A segment that packets are taken from.
 #[derive(Debug)]
-struct Source<'a> {
+struct SegmentCursor<'a> {
     segment: &'a Arc<Segment>,
     is_unasked: bool,
     /// The records that are still to be read are those from `next` on.
@@ -433,7 +435,7 @@ struct Times {
     latest: u64,
 }
 
-impl<'a> Source<'a> {
+impl<'a> SegmentCursor<'a> {
     /// A segment and the records that it has answered, if it was asked.
     fn new(segment: &'a Arc<Segment>, records: Option<&'a [u32]>) -> Self {
         Self {
@@ -527,7 +529,7 @@ impl<'a> Source<'a> {
 
 /// Reads the packets of one mark, which then wait.
 fn read_mark(
-    source: &mut Source<'_>,
+    source: &mut SegmentCursor<'_>,
     i: usize,
     waiting: &mut BinaryHeap<Reverse<Waiting>>,
     bytes: &mut usize,
@@ -564,7 +566,11 @@ struct Batch {
 }
 
 impl Batch {
-    fn fill(&mut self, source: &mut Source<'_>, i: usize) -> Result<UnreadPackets, ArchiveError> {
+    fn fill(
+        &mut self,
+        source: &mut SegmentCursor<'_>,
+        i: usize,
+    ) -> Result<UnreadPackets, ArchiveError> {
         self.bytes.clear();
         self.packets.clear();
         (self.source, self.next) = (i, 0);

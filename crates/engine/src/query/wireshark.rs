@@ -19,7 +19,7 @@
 //! Source: the manual page wireshark-filter(4).
 
 use super::filter::{Expr, FieldTest, Filter, FilterError, Shift, Syntax, Term, Test};
-use crate::fields::{self, Ask, Kind, NAMES, Name, Shown};
+use crate::fields::{self, Ask, FieldKind, NAMES, Name, Shown};
 use crate::packet::Tunnel;
 use crate::time::{TimeRange, parse_time};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -423,7 +423,7 @@ fn present(name: &'static Name, span: Range<usize>) -> Parsed<Expr> {
 
 /// The greatest value of a field.
 fn most(name: &Name) -> u128 {
-    name.kind().map_or(u128::MAX, Kind::most)
+    name.kind().map_or(u128::MAX, FieldKind::most)
 }
 
 /// What is written behind a field.
@@ -431,10 +431,10 @@ fn form(name: &Name) -> &'static str {
     match (name.ask, name.kind()) {
         (Ask::Bit(_), _) => "1 or 0",
         (Ask::Time, _) => "a time",
-        (_, Some(Kind::Ipv4)) => "an IPv4 address or network",
-        (_, Some(Kind::Ipv6)) => "an IPv6 address or network",
-        (_, Some(Kind::Mac)) => "a MAC address",
-        (_, Some(Kind::Tunnel)) => "`ip`, `gre`, `vxlan`, `gtp` or a number",
+        (_, Some(FieldKind::Ipv4)) => "an IPv4 address or network",
+        (_, Some(FieldKind::Ipv6)) => "an IPv6 address or network",
+        (_, Some(FieldKind::Mac)) => "a MAC address",
+        (_, Some(FieldKind::Tunnel)) => "`ip`, `gre`, `vxlan`, `gtp` or a number",
         _ => "a number",
     }
 }
@@ -459,20 +459,20 @@ fn range(name: &Name, word: &str) -> Result<RangeInclusive<u128>, String> {
             "false" | "False" | "FALSE" => Some(0),
             _ => number(word).filter(|value| *value <= 1),
         }),
-        (_, Some(Kind::Ipv4)) => {
+        (_, Some(FieldKind::Ipv4)) => {
             let address: Ipv4Addr = address.parse().map_err(|_| error())?;
             let rest = prefix(len, 32)?;
             let first = u128::from(address.to_bits()) & !rest;
             Ok(first..=first | rest)
         }
-        (_, Some(Kind::Ipv6)) => {
+        (_, Some(FieldKind::Ipv6)) => {
             let address: Ipv6Addr = address.parse().map_err(|_| error())?;
             let rest = prefix(len, 128)?;
             let first = address.to_bits() & !rest;
             Ok(first..=first | rest)
         }
-        (_, Some(Kind::Mac)) => one(mac(word)),
-        (_, Some(Kind::Tunnel)) => {
+        (_, Some(FieldKind::Mac)) => one(mac(word)),
+        (_, Some(FieldKind::Tunnel)) => {
             let named = Tunnel::of_name(word).map(|tunnel| tunnel as u128);
             one(named.or_else(|| number(word).filter(|value| *value <= most(name))))
         }
@@ -548,7 +548,9 @@ fn complement(values: &[RangeInclusive<u128>], most: u128) -> Vec<RangeInclusive
 /// The text of a field that has one of the values.
 fn shown(name: &Name, values: &[RangeInclusive<u128>]) -> String {
     let value = |value: u128| match name.kind() {
-        Some(kind @ (Kind::Ipv4 | Kind::Ipv6 | Kind::Mac)) => Shown(kind, value).to_string(),
+        Some(kind @ (FieldKind::Ipv4 | FieldKind::Ipv6 | FieldKind::Mac)) => {
+            Shown(kind, value).to_string()
+        }
         _ => value.to_string(),
     };
     let (most, name) = (most(name), name.wireshark.unwrap_or_default());

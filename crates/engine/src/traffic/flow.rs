@@ -33,7 +33,7 @@ pub(super) const SERVER: usize = 1;
 
 /// What a flow consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FlowKind {
     Tcp,
     Quic,
     /// Packets of one size, both ways.
@@ -75,7 +75,7 @@ pub(super) struct End {
 /// A conversation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flow {
-    pub(super) kind: Kind,
+    pub(super) kind: FlowKind,
     pub(super) v6: bool,
     pub(super) tags: [u16; 2],
     pub(super) tag_count: u8,
@@ -114,21 +114,21 @@ impl Flow {
     pub(super) fn write(&mut self, tools: &mut Tools<'_>) {
         tools.frame.clear();
         match self.kind {
-            Kind::Tcp => self.tcp(tools),
-            Kind::Quic | Kind::Media | Kind::Syslog => self.udp(tools),
-            Kind::Dns => self.dns(tools),
-            Kind::Echo => self.echo(tools),
-            Kind::Arp => self.arp(tools),
-            Kind::Neighbour => self.neighbour(tools),
-            Kind::Lldp => self.lldp(tools),
-            Kind::Sctp => self.sctp(tools),
-            Kind::Fragments => self.fragment(tools),
-            Kind::Scan => {
+            FlowKind::Tcp => self.tcp(tools),
+            FlowKind::Quic | FlowKind::Media | FlowKind::Syslog => self.udp(tools),
+            FlowKind::Dns => self.dns(tools),
+            FlowKind::Echo => self.echo(tools),
+            FlowKind::Arp => self.arp(tools),
+            FlowKind::Neighbour => self.neighbour(tools),
+            FlowKind::Lldp => self.lldp(tools),
+            FlowKind::Sctp => self.sctp(tools),
+            FlowKind::Fragments => self.fragment(tools),
+            FlowKind::Scan => {
                 // The next host, the same port.
                 self.ends[SERVER].host.address += 1;
                 self.probe(tools);
             }
-            Kind::Flood => {
+            FlowKind::Flood => {
                 self.ends[CLIENT].host = hosts::anybody(tools.random);
                 self.ends[CLIENT].port = ephemeral(tools.random);
                 self.probe(tools);
@@ -350,7 +350,7 @@ impl Flow {
 
     fn udp(&mut self, tools: &mut Tools<'_>) {
         match self.kind {
-            Kind::Quic => {
+            FlowKind::Quic => {
                 let request = self.sent == 0 || self.waiting >= tools.sizes.ack_every() + 2;
                 self.waiting = if request { 0 } else { self.waiting + 1 };
                 let from = if request { 1 - self.sender } else { self.sender };
@@ -358,7 +358,7 @@ impl Flow {
                 let len = self.payload_len(UDP_LEN, max, tools);
                 self.datagram(tools, from, QUIC, len);
             }
-            Kind::Syslog => {
+            FlowKind::Syslog => {
                 let text = tools.pages[SYSLOG].text_len();
                 let len = self.payload_len(UDP_LEN, text, tools);
                 let len = if tools.sizes.is_small() { len } else { text };

@@ -295,7 +295,7 @@ fn answers_are_the_same_with_drafts() {
     // Who knows of the packets is found in each part, too.
     let (segments, _) = archive.segments().unwrap();
     for segment in &segments {
-        assert_eq!(segment.compare(&mut |_| true).unwrap(), None);
+        assert_eq!(segment.compare(&mut |_| true).unwrap(), Compared::default());
     }
     // A second one starts from the beginning, and writes over what is there.
     let mut second = Drafter::new(&archive, &recording).unwrap().unwrap();
@@ -550,7 +550,11 @@ fn a_recording_may_go_on_otherwise() {
             let expected = [&first.packets[..150], &second.packets[from..]].concat();
             assert!(sorted(all(&archive)) == sorted(expected), "{half} bytes");
             for segment in archive.segments().unwrap().0 {
-                assert_eq!(segment.compare(&mut |_| true).unwrap(), None, "{half} bytes");
+                assert_eq!(
+                    segment.compare(&mut |_| true).unwrap(),
+                    Compared::default(),
+                    "{half} bytes"
+                );
             }
         }
     }

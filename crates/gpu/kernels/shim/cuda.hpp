@@ -65,7 +65,7 @@ static inline int __all_sync(unsigned mask, int p, SHIM_SITE) {
 
 namespace shim {
 // The lane to read from, of those in this lane's group of `width`; outside of it, its own.
-static inline u32 lane_by(Kind kind, u32 by, int width) {
+static inline u32 lane_by(CallKind kind, u32 by, int width) {
     u32 lane = seen.thread.x % WARP;
     u32 start = lane & ~((u32)width - 1);
     u32 end = start + (u32)width;
@@ -78,10 +78,10 @@ static inline u32 lane_by(Kind kind, u32 by, int width) {
 }
 template <class T>
 static inline T shuffle(
-    Kind kind, u32 mask, T value, u32 by, int width, const char *file, int line) {
+    CallKind kind, u32 mask, T value, u32 by, int width, const char *file, int line) {
     u64 bits = 0;
     memcpy(&bits, &value, sizeof(T));
-    Kind sized = sizeof(T) == 8 ? (Kind)(kind + SHFL_WIDE) : kind;
+    CallKind sized = sizeof(T) == 8 ? (CallKind)(kind + SHFL_WIDE) : kind;
     bits = collective(sized, mask, bits, lane_by(kind, by, width), file, line);
     memcpy(&value, &bits, sizeof(T));
     return value;

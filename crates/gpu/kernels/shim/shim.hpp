@@ -95,7 +95,7 @@ SHIM_OWN void prepare(Context *context, char *stack, void (*start)()) {
 
 // What runs.
 
-enum Kind {
+enum CallKind {
     SHFL, SHFL_UP, SHFL_DOWN, SHFL_XOR,
     SHFL_WIDE, SHFL_UP_WIDE, SHFL_DOWN_WIDE, SHFL_XOR_WIDE,
     BALLOT, ANY, ALL, MATCH_ANY, MATCH_ANY_WIDE, MATCH_ALL, MATCH_ALL_WIDE, SYNCWARP,
@@ -118,7 +118,7 @@ struct Lane {
     u32 lane;
     u32 mask;
     u32 source;
-    Kind kind;
+    CallKind kind;
     int line;
     const char *file;
     u64 value;
@@ -322,7 +322,7 @@ SHIM_OWN __attribute__((noinline)) void turn_end() {
     let_others((random_next() >> 12 & 3) == 0);
 }
 
-SHIM_OWN bool agree(const Warp *warp, u32 mask, Kind kind) {
+SHIM_OWN bool agree(const Warp *warp, u32 mask, CallKind kind) {
     for (u32 rest = mask; rest; rest &= rest - 1) {
         const Lane *lane = &warp->lanes[__builtin_ctz(rest)];
         if (lane->kind != kind || lane->mask != mask) return false;
@@ -340,7 +340,7 @@ SHIM_OWN u32 lanes_with(const Warp *warp, u32 mask, u64 value) {
     }
     return same;
 }
-SHIM_OWN void resolve(Warp *warp, u32 mask, Kind kind) {
+SHIM_OWN void resolve(Warp *warp, u32 mask, CallKind kind) {
     u32 rest = mask;
     u32 zero;
     switch (kind) {
@@ -372,7 +372,7 @@ SHIM_OWN void resolve(Warp *warp, u32 mask, Kind kind) {
 }
 // Waits for the lanes of the mask.
 SHIM_OWN __attribute__((noinline)) u64 collective(
-    Kind kind, u32 mask, u64 value, u32 source, const char *file, int line) {
+    CallKind kind, u32 mask, u64 value, u32 source, const char *file, int line) {
     Lane *me = current;
     Warp *warp = me->warp;
     if (!(mask >> me->lane & 1)) fail_here("a lane outside of the mask it names", file, line);
@@ -425,7 +425,8 @@ SHIM_OWN void release() {
     }
     arrived = 0;
 }
-SHIM_OWN __attribute__((noinline)) u64 barrier(Kind kind, u64 value, const char *file, int line) {
+SHIM_OWN __attribute__((noinline)) u64 barrier(
+    CallKind kind, u64 value, const char *file, int line) {
     Lane *me = current;
     me->kind = kind;
     me->mask = 0;

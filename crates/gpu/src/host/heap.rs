@@ -11,18 +11,18 @@ const ZONE: usize = 256;
 
 /// What an allocation is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MemoryKind {
     /// The device's own.
     Device,
     /// The host's, and the device writes to it.
     Pinned,
 }
 
-impl Kind {
+impl MemoryKind {
     fn name(self) -> &'static str {
         match self {
-            Kind::Device => "device memory",
-            Kind::Pinned => "pinned memory",
+            MemoryKind::Device => "device memory",
+            MemoryKind::Pinned => "pinned memory",
         }
     }
 }
@@ -37,7 +37,7 @@ pub(super) struct Range {
 
 #[derive(Debug)]
 struct Block {
-    kind: Kind,
+    kind: MemoryKind,
     len: usize,
     layout: Layout,
     /// What the zones are filled with.
@@ -58,12 +58,12 @@ impl Heap {
     }
 
     /// Bytes that are allocated, without the zones.
-    pub(super) fn used(&self, kind: Kind) -> usize {
-        self.used[usize::from(kind == Kind::Pinned)]
+    pub(super) fn used(&self, kind: MemoryKind) -> usize {
+        self.used[usize::from(kind == MemoryKind::Pinned)]
     }
 
     /// Memory, garbage where it is the device's and zeroed where it is pinned.
-    pub(super) fn alloc(&mut self, kind: Kind, len: usize) -> Option<Address> {
+    pub(super) fn alloc(&mut self, kind: MemoryKind, len: usize) -> Option<Address> {
         let layout = Layout::from_size_align(len.checked_add(2 * ZONE)?, ZONE).ok()?;
         // SAFETY: the layout has the zones, so that it is not empty.
         let start = unsafe { std::alloc::alloc(layout) };
@@ -71,7 +71,7 @@ impl Heap {
             return None;
         }
         let garbage = self.garbage();
-        let inside = if kind == Kind::Pinned { 0 } else { self.garbage() };
+        let inside = if kind == MemoryKind::Pinned { 0 } else { self.garbage() };
         // SAFETY: the layout has a zone, `len` bytes and another zone.
         let at = unsafe {
             std::ptr::write_bytes(start, garbage, ZONE);
@@ -81,12 +81,12 @@ impl Heap {
         };
         let address = at.expose_provenance();
         self.blocks.insert(address, Block { kind, len, layout, garbage });
-        self.used[usize::from(kind == Kind::Pinned)] += len;
+        self.used[usize::from(kind == MemoryKind::Pinned)] += len;
         Address::try_from(address).ok()
     }
 
     /// Gives memory back that `alloc` gave.
-    pub(super) fn free(&mut self, kind: Kind, address: Address) -> Result<(), String> {
+    pub(super) fn free(&mut self, kind: MemoryKind, address: Address) -> Result<(), String> {
         let unknown = || format!("{address:#x} is not the start of {}", kind.name());
         let at = usize::try_from(address).map_err(|_| unknown())?;
         match self.blocks.get(&at) {
@@ -94,7 +94,7 @@ impl Heap {
             _ => return Err(unknown()),
         }
         if let Some(block) = self.blocks.remove(&at) {
-            self.used[usize::from(kind == Kind::Pinned)] -= block.len;
+            self.used[usize::from(kind == MemoryKind::Pinned)] -= block.len;
             release(at, &block);
         }
         Ok(())
@@ -103,7 +103,7 @@ impl Heap {
     /// The place of a range that lies inside one allocation of the kind.
     pub(super) fn range(
         &self,
-        kind: Kind,
+        kind: MemoryKind,
         address: Address,
         bytes: usize,
     ) -> Result<*mut u8, String> {
@@ -182,9 +182,9 @@ mod tests {
         ];
         for (far, part) in places {
             let mut heap = Heap::new(1);
-            heap.alloc(Kind::Pinned, 10).unwrap();
-            let address = heap.alloc(Kind::Device, 10).unwrap();
-            let start = heap.range(Kind::Device, address, 10).unwrap();
+            heap.alloc(MemoryKind::Pinned, 10).unwrap();
+            let address = heap.alloc(MemoryKind::Device, 10).unwrap();
+            let start = heap.range(MemoryKind::Device, address, 10).unwrap();
             // SAFETY: all ten bytes are inside the allocation.
             unsafe { std::ptr::write_bytes(start, 0, 10) };
             heap.check("test").unwrap();
@@ -198,11 +198,11 @@ mod tests {
     #[test]
     fn only_what_was_given_is_taken_back() {
         let mut heap = Heap::new(1);
-        let address = heap.alloc(Kind::Device, 10).unwrap();
-        heap.free(Kind::Device, address + 1).unwrap_err();
-        heap.free(Kind::Pinned, address).unwrap_err();
-        heap.free(Kind::Device, address).unwrap();
-        heap.free(Kind::Device, address).unwrap_err();
-        assert_eq!(heap.used(Kind::Device), 0);
+        let address = heap.alloc(MemoryKind::Device, 10).unwrap();
+        heap.free(MemoryKind::Device, address + 1).unwrap_err();
+        heap.free(MemoryKind::Pinned, address).unwrap_err();
+        heap.free(MemoryKind::Device, address).unwrap();
+        heap.free(MemoryKind::Device, address).unwrap_err();
+        assert_eq!(heap.used(MemoryKind::Device), 0);
     }
 }

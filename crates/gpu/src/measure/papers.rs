@@ -9,7 +9,7 @@ use tapdex_engine::index::{BuildError, Builder, ColumnIndex, CpuBuilder, Digits,
 
 use super::{Columns, check, median};
 use crate::builder::GpuBuilder;
-use crate::column::{Form, Source, Steps};
+use crate::column::{ColumnSource, Form, Steps};
 use crate::device::{Device, DeviceError};
 
 /// How many different values the columns of IMC'13's figure 5 have.
@@ -46,7 +46,8 @@ pub fn cardinalities(
     for values in CARDINALITIES {
         let columns = Columns::uniform(device, Width::Short, 1, records, values, seed)?;
         for codec in [Codec::Wah, Codec::Plwah] {
-            let column = columns.digits().map(|digits| (Source::Rows(digits), Form::Whole(codec)));
+            let column =
+                columns.digits().map(|digits| (ColumnSource::Rows(digits), Form::Whole(codec)));
             let column: Vec<_> = column.collect();
             let mut alone = GpuBuilder::new(Arc::clone(device)).with_in_flight(1);
             let (mut seconds, mut bytes, mut before) = (Vec::new(), 0, Steps::default());
@@ -106,7 +107,8 @@ pub fn masc(
 ) -> Result<Vec<MascPair>, DeviceError> {
     let mut found = Vec::new();
     for form in [Form::Whole(Codec::Masc), Form::MascWindows] {
-        let sources: Vec<_> = columns.digits().map(|digits| (Source::Rows(digits), form)).collect();
+        let sources: Vec<_> =
+            columns.digits().map(|digits| (ColumnSource::Rows(digits), form)).collect();
         let mut builder = GpuBuilder::new(Arc::clone(device));
         let (mut on_device, mut built_bytes) = (Vec::new(), Vec::new());
         for run in 0..super::WARM_UPS + runs {

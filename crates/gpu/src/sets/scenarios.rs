@@ -10,7 +10,7 @@ use tapdex_bitmap::Codec;
 use tapdex_bitmap::codec::hipes::Width;
 use tapdex_bitmap::sample::Family;
 
-use super::{Form, Path, PinnedWords, SetBuilder, SetError, Source, Target};
+use super::{Form, IdSource, Path, PinnedWords, SetBuilder, SetError, Target};
 use crate::device::Device;
 
 /// The seed of the ids.
@@ -142,15 +142,7 @@ pub struct WidthResult {
     pub published: Measured,
 }
 
-/// Measures all scenarios at the default width. Every output is compared with the CPU's.
-pub fn measure_scenarios(
-    device: &Arc<dyn Device>,
-    runs: usize,
-) -> Result<Vec<ScenarioResult>, SetError> {
-    SCENARIOS.iter().map(|&scenario| measure_scenario(device, scenario, runs)).collect()
-}
-
-/// Measures one scenario at the default width.
+/// Measures one scenario at the default width. Every output is compared with the CPU's.
 pub fn measure_scenario(
     device: &Arc<dyn Device>,
     scenario: Scenario,
@@ -215,7 +207,7 @@ impl Bench {
     fn measure(&mut self, target: Target, codec: Codec) -> Result<Measured, SetError> {
         // The first ones make room and load the kernels.
         let bytes = self.check(target, codec)?;
-        let sources = vec![Source::from(&self.input); PIPELINED_SETS];
+        let sources = vec![IdSource::from(&self.input); PIPELINED_SETS];
         self.builder.build_many(&sources, target, |_, _| {})?;
         let input_mb = 4e-6 * self.ids.len() as f64;
         let (mut single, mut pipelined, mut device) = (vec![], vec![], vec![]);

@@ -63,12 +63,6 @@ struct Shared {
 }
 
 impl MetricsServer {
-    /// Listens at an address, and serves; see [`local_addr`](MetricsServer::local_addr) and
-    /// [`serve`](MetricsServer::serve).
-    pub fn start(address: SocketAddr, answer: Answer, ready: Ready) -> io::Result<Self> {
-        Self::serve(Listening::at(address)?, answer, ready)
-    }
-
     /// Serves where it is listened.
     ///
     /// `answer` makes the page of metrics, `ready` says whether packets are being recorded. Both

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tapdex_engine::capture::Interface;
 
-use super::{CaptureOptions, Kind, Source, SourceName};
+use super::{CaptureOptions, PacketSource, SourceKind, SourceName};
 use crate::queue::{Feeder, Pressure};
 
 /// What a test makes: packets with their times, or the wish that what came before be written now.
@@ -37,14 +37,14 @@ pub(super) struct Made {
     pub(super) pressure: Pressure,
 }
 
-impl Source {
+impl PacketSource {
     /// A source of packets that a test makes. It waits as a stream does, or loses packets as an
     /// interface does.
     pub fn made(name: &str, loses: bool, packets: Packets) -> Self {
         let pressure = if loses { Pressure::Lose } else { Pressure::Wait };
         Self {
             name: SourceName::Interface(name.to_owned()),
-            kind: Kind::Made(Made { packets, pressure }),
+            kind: SourceKind::Made(Made { packets, pressure }),
             options: CaptureOptions::default(),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
-use tapdex_record::source::{CaptureOptions, Packets, Source, SourceName};
+use tapdex_record::source::{CaptureOptions, PacketSource, Packets, SourceName};
 use tapdex_record::units::Rotation;
 
 use super::rig::{
@@ -47,7 +47,7 @@ fn a_slow_disk_makes_a_server_wait() {
         drop(std::io::Read::read(&mut stream, &mut [0]));
     });
     let options = CaptureOptions::default();
-    let source = Source::open(&SourceName::Tcp(address), &options).unwrap();
+    let source = PacketSource::open(&SourceName::Tcp(address), &options).unwrap();
     let ended = rig.record(source, &disk, None, |live| {
         live.until("all is written", |status| status.run.packets == sent);
         live.control.stop.store(true, Ordering::SeqCst);
@@ -67,7 +67,7 @@ fn a_disk_that_stands_still_makes_a_stream_wait() {
     disk.faults.writes.set(false);
     let opens = Opens(disk.faults.writes.clone());
     let (packets, taken) = counted(numbered(0..20_000, u64::MAX));
-    let ended = rig.record(Source::made("made", false, packets), &disk, None, |live| {
+    let ended = rig.record(PacketSource::made("made", false, packets), &disk, None, |live| {
         live.until("the queue is full", |status| status.queue_fill() >= 1.0);
         // No more is in memory than the queue holds, and the packet that waits.
         let taken = taken.load(Ordering::SeqCst);
@@ -89,7 +89,7 @@ fn a_disk_that_stands_still_loses_packets_that_are_counted() {
     disk.faults.writes.set(false);
     let opens = Opens(disk.faults.writes.clone());
     let (packets, taken) = counted(numbered(0..30_000, u64::MAX));
-    let ended = rig.record(Source::made("made", true, packets), &disk, None, |live| {
+    let ended = rig.record(PacketSource::made("made", true, packets), &disk, None, |live| {
         until("all have come", || taken.load(Ordering::SeqCst) == 30_000);
         live.until("losses are told", |status| status.run.lost.writer > 20_000);
         drop(opens);
@@ -115,7 +115,7 @@ fn a_slow_disk_loses_packets_that_are_counted() {
     disk.faults.writes.set(false);
     let opens = Opens(disk.faults.writes.clone());
     let (packets, taken) = counted(numbered(0..40_000, 2_000));
-    let ended = rig.record(Source::made("made", true, packets), &disk, None, |_| {
+    let ended = rig.record(PacketSource::made("made", true, packets), &disk, None, |_| {
         for came in (2_000..=40_000).step_by(2_000) {
             until("packets come", || taken.load(Ordering::SeqCst) >= came);
             disk.faults.writes.let_one_pass();
@@ -140,7 +140,7 @@ fn on_a_full_disk_the_oldest_go() {
         let disk = BadDisk::new(&rig.archive);
         disk.faults.capacity.store(12 << 20, Ordering::SeqCst);
         disk.faults.lies.store(lies, Ordering::SeqCst);
-        let source = Source::made("made", false, numbered(0..30_000, 500));
+        let source = PacketSource::made("made", false, numbered(0..30_000, 500));
         let status = rig.record(source, &disk, None, |_| ()).status;
         let found = rig.found();
         // Indexes are not written through the disk that lies.
@@ -165,7 +165,7 @@ fn a_disk_that_others_fill_pauses_it() {
     disk.faults.capacity.store(20 << 20, Ordering::SeqCst);
     disk.faults.others.store(20 << 20, Ordering::SeqCst);
     let (packets, taken) = counted(numbered(0..20_000, 500));
-    let ended = rig.record(Source::made("made", true, packets), &disk, None, |live| {
+    let ended = rig.record(PacketSource::made("made", true, packets), &disk, None, |live| {
         live.until("a pause", |status| status.paused && status.run.pauses == 1);
         until("all have come", || taken.load(Ordering::SeqCst) == 20_000);
         live.until("losses are told", |status| status.run.lost.writer > 0);
@@ -190,7 +190,7 @@ fn a_full_disk_does_not_keep_it_from_ending() {
     // Room for a part of what comes, behind the back of who asks.
     disk.faults.capacity.store(1_500_000, Ordering::SeqCst);
     disk.faults.lies.store(true, Ordering::SeqCst);
-    let source = Source::made("made", false, numbered(0..20_000, 1_000));
+    let source = PacketSource::made("made", false, numbered(0..20_000, 1_000));
     let ended = rig.record(source, &disk, None, |live| {
         live.until("something is written", |status| status.run.packets > 0);
         disk.faults.others.store(1_500_000, Ordering::SeqCst);
@@ -212,7 +212,7 @@ fn after_a_failed_write_all_is_there_once() {
         let rig = Rig::new().rotate_packets(1_500);
         let disk = BadDisk::new(&rig.archive);
         disk.faults.fails_every.store(every, Ordering::SeqCst);
-        let source = Source::made("made", false, numbered(0..6_000, 400));
+        let source = PacketSource::made("made", false, numbered(0..6_000, 400));
         let ended = rig.record(source, &disk, None, |_| ());
         let (status, found) = (ended.status, rig.found());
         complaints += ended.troubles.iter().filter(|text| text.contains("tried again")).count();
@@ -233,7 +233,7 @@ fn a_disk_that_only_fails_does_not_keep_it_from_ending() {
     let rig = Rig::new();
     let disk = BadDisk::new(&rig.archive);
     disk.faults.fails_every.store(1, Ordering::SeqCst);
-    let source = Source::made("made", true, numbered(0..8_000, 1_000));
+    let source = PacketSource::made("made", true, numbered(0..8_000, 1_000));
     let ended = rig.record(source, &disk, None, |live| {
         live.until("losses", |status| status.run.lost.writer > 0);
         live.control.stop.store(true, Ordering::SeqCst);
@@ -251,7 +251,7 @@ fn a_recording_that_could_not_be_synced_is_completed_later() {
     let disk = BadDisk::new(&rig.archive);
     disk.faults.no_sync.store(true, Ordering::SeqCst);
     let (give, packets) = std::sync::mpsc::channel();
-    let source = Source::made("made", false, Box::new(packets.into_iter()));
+    let source = PacketSource::made("made", false, Box::new(packets.into_iter()));
     let ended = rig.record(source, &disk, None, |live| {
         numbered(0..300, 100).for_each(|packet| give.send(packet).unwrap());
         live.until("all is written", |status| status.run.packets == 300);

@@ -18,7 +18,7 @@ use tapdex_engine::time::TimeRange;
 use tapdex_record::clock::{HandClock, Waiter};
 use tapdex_record::disk::{Disk, FileSystem, PacketFile, Space};
 use tapdex_record::recorder::Recorder;
-use tapdex_record::source::Source;
+use tapdex_record::source::PacketSource;
 
 use super::Stalled;
 use super::rig::{
@@ -37,9 +37,9 @@ fn small(number: u64) -> Vec<u8> {
 type Give = Sender<Option<(u64, Vec<u8>)>>;
 
 /// A source that a test hands packets to.
-fn source() -> (Give, Source) {
+fn source() -> (Give, PacketSource) {
     let (give, packets) = channel();
-    (give, Source::made("made", false, Box::new(packets.into_iter())))
+    (give, PacketSource::made("made", false, Box::new(packets.into_iter())))
 }
 
 /// Records some packets, and waits until they are written.
@@ -357,7 +357,7 @@ fn drafts_of_what_retention_removes_go() {
 
 /// More small packets than a draft needs, as fast as it goes, and then some more until it is told
 /// to stop.
-fn endless() -> Source {
+fn endless() -> PacketSource {
     let start = now_ns();
     let packet = move |n: u64| {
         if n > 4 * ENOUGH {
@@ -365,7 +365,7 @@ fn endless() -> Source {
         }
         Some((start + n, small(n)))
     };
-    Source::made("made", false, Box::new((0..).map(packet)))
+    PacketSource::made("made", false, Box::new((0..).map(packet)))
 }
 
 #[test]

@@ -13,7 +13,7 @@ use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
 use tapdex_engine::time::TimeRange;
 use tapdex_record::clock::{Clock, HandClock, Waiter};
 use tapdex_record::disk::FileSystem;
-use tapdex_record::source::{CaptureOptions, Source, SourceName};
+use tapdex_record::source::{CaptureOptions, PacketSource, SourceName};
 use tapdex_record::units::Retention;
 
 use super::rig::{
@@ -36,7 +36,7 @@ impl Rig {
     /// Records what is given in the meantime, by a clock that is moved by hand.
     fn record_given(&self, clock: &HandClock, during: impl FnOnce(&Live<'_>, Given)) {
         let (give, packets) = std::sync::mpsc::channel();
-        let source = Source::made("made", false, Box::new(packets.into_iter()));
+        let source = PacketSource::made("made", false, Box::new(packets.into_iter()));
         self.record_by(clock, source, &FileSystem, None, |live| during(live, give));
     }
 }
@@ -47,7 +47,7 @@ fn losses_outlast_their_recordings() {
     let disk = BadDisk::new(&rig.archive);
     disk.faults.writes.set(false);
     let opens = Opens(disk.faults.writes.clone());
-    let source = Source::made("made", true, numbered(0..20_000, u64::MAX));
+    let source = PacketSource::made("made", true, numbered(0..20_000, u64::MAX));
     let ended = rig.record(source, &disk, None, |live| {
         live.until("losses", |status| status.run.lost.writer > 10_000);
         drop(opens);
@@ -159,7 +159,7 @@ fn losses_that_could_not_be_told_have_their_times() {
     let packets = numbered_from(start, 0..all, 100).inspect(move |packet| {
         counter.fetch_add(u64::from(packet.is_some()), Ordering::SeqCst);
     });
-    let source = Source::made("made", true, Box::new(packets.chain(more)));
+    let source = PacketSource::made("made", true, Box::new(packets.chain(more)));
     let ended = rig.record_by(&clock, source, &disk, None, |_| {
         until("all have come", || taken.load(Ordering::SeqCst) == all);
         drop(opens);
@@ -200,7 +200,7 @@ fn a_source_that_is_gone_is_a_gap() {
         gone
     });
     let name = SourceName::Tcp(address.clone());
-    let source = Source::open(&name, &CaptureOptions::default()).unwrap();
+    let source = PacketSource::open(&name, &CaptureOptions::default()).unwrap();
     rig.record(source, &FileSystem, None, |live| {
         live.until("both are written", |status| status.run.packets == 2);
         live.control.stop.store(true, Ordering::SeqCst);

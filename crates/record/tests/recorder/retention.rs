@@ -7,7 +7,7 @@ use std::time::Duration;
 use tapdex_engine::archive::{Ingest, Input};
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
 use tapdex_record::disk::FileSystem;
-use tapdex_record::source::Source;
+use tapdex_record::source::PacketSource;
 use tapdex_record::status::Status;
 use tapdex_record::units::Retention;
 
@@ -94,7 +94,7 @@ fn by_percent_of_the_disk() {
     disk.faults.capacity.store(20 << 20, Ordering::SeqCst);
     // What others have counts.
     disk.faults.others.store(5 << 20, Ordering::SeqCst);
-    let source = Source::made("made", false, numbered(0..6_000, 200));
+    let source = PacketSource::made("made", false, numbered(0..6_000, 200));
     let status = rig.record(source, &disk, None, |_| ()).status;
     let kept = check_newest(&rig, &status, 6_000);
     assert!((2_000..=3_000).contains(&kept), "{kept}");
@@ -142,7 +142,7 @@ fn by_all_of_them() {
         age: Some(Duration::from_secs(8 * 3_600)),
         segments: Some(15),
     };
-    let source = Source::made("made", false, numbered(4_000..6_000, 200));
+    let source = PacketSource::made("made", false, numbered(4_000..6_000, 200));
     let status = rig.record(source, &disk, None, |_| ()).status;
     // The least of all holds in the end: not more than ten recordings fit.
     let kept = check_newest(&rig, &status, 6_000);
@@ -180,7 +180,7 @@ fn captures_are_not_touched() {
         age: Some(Duration::from_secs(3_600)),
         segments: Some(2),
     };
-    let source = Source::made("made", false, numbered(1_000..4_000, 200));
+    let source = PacketSource::made("made", false, numbered(1_000..4_000, 200));
     rig.record(source, &FileSystem, None, |_| ());
     let found = rig.found();
     let recorded = found.len() as u64 - 1_000;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tapdex_engine::archive::device::SegmentDevice;
-use tapdex_engine::archive::{Archive, Cause};
+use tapdex_engine::archive::{Archive, Cause, Compared};
 use tapdex_engine::beneath::Root;
 use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::Filter;
@@ -20,7 +20,7 @@ use tapdex_record::disk::{Disk, FileSystem, PacketFile, Space};
 use tapdex_record::messages::Level;
 use tapdex_record::recorder::{RecordOptions, Recorder};
 use tapdex_record::reporter::Event;
-use tapdex_record::source::{Packets, Source, frame_number, numbered_frame};
+use tapdex_record::source::{PacketSource, Packets, frame_number, numbered_frame};
 use tapdex_record::status::Status;
 use tapdex_record::units::Rotation;
 
@@ -308,7 +308,7 @@ impl Rig {
     /// Records, and does something in the meantime.
     pub(crate) fn record(
         &self,
-        source: Source,
+        source: PacketSource,
         disk: &dyn Disk,
         device: Option<&Mutex<dyn SegmentDevice>>,
         during: impl FnOnce(&Live<'_>),
@@ -320,7 +320,7 @@ impl Rig {
     pub(crate) fn record_by(
         &self,
         clock: &dyn Clock,
-        source: Source,
+        source: PacketSource,
         disk: &dyn Disk,
         device: Option<&Mutex<dyn SegmentDevice>>,
         during: impl FnOnce(&Live<'_>),
@@ -362,7 +362,7 @@ impl Rig {
 
     /// Records these packets on a sound disk.
     pub(crate) fn record_all(&self, packets: Packets) -> Status {
-        self.record(Source::made("made", false, packets), &FileSystem, None, |_| ()).status
+        self.record(PacketSource::made("made", false, packets), &FileSystem, None, |_| ()).status
     }
 
     /// The numbers of all packets, in order of their times. Each is as it was made.
@@ -386,7 +386,7 @@ impl Rig {
         for segment in &segments {
             assert!(!segment.is_draft(), "{}", segment.path().display());
             assert_eq!(segment.note().source.damage, "");
-            assert_eq!(segment.compare(&mut |_| true).unwrap(), None);
+            assert_eq!(segment.compare(&mut |_| true).unwrap(), Compared::default());
         }
         for folder in ["packets", "segments"] {
             let names = self.names(folder);

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 
 use super::build::Reading;
 use super::store::Planes;
-use super::value::{self, Kind, Value};
+use super::value::{self, Value, ValueKind};
 use crate::cmd::shown;
 
 /// How much is read at a time.
@@ -179,7 +179,7 @@ impl Lines<'_> {
             }
             let is_end = |byte| byte == b',' || byte == b'\n';
             if is_end(byte) && at > start && at - start <= DIGITS_MAX {
-                self.values.push((place, Value { number: sum.into(), kind: Kind::Number }));
+                self.values.push((place, Value { number: sum.into(), kind: ValueKind::Number }));
             } else {
                 while !is_end(byte) {
                     at += 1;
@@ -241,7 +241,7 @@ impl Lines<'_> {
 fn push_time(times: &mut Vec<u64>, value: Value) -> Result<(), String> {
     const BITS: u32 = u64::BITS;
     match (u64::try_from(value.number), value.kind) {
-        (Ok(time), Kind::Number) => times.push(time),
+        (Ok(time), ValueKind::Number) => times.push(time),
         (Err(_), _) => return Err(format!("a time has at most {BITS} bits")),
         (_, kind) => return Err(format!("a time is a number, not {}", kind.name())),
     }

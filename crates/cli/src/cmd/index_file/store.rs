@@ -5,7 +5,7 @@ use std::ops::Range;
 use tapdex_engine::index::{Digits, Width};
 
 use super::field;
-use super::value::{Kind, Value};
+use super::value::{Value, ValueKind};
 
 /// The digits of a column, row by row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,7 +120,7 @@ pub(super) struct Planes {
     bits: Option<u32>,
     planes: Vec<Vec<u8>>,
     /// Kinds other than numbers that have come in.
-    kinds: Vec<Kind>,
+    kinds: Vec<ValueKind>,
 }
 
 /// Widths that a field gets if none is given.
@@ -139,7 +139,7 @@ impl Planes {
     /// Adds the value of the next row, or says why it cannot stand there.
     pub(super) fn push(&mut self, value: Value) -> Result<(), String> {
         let rest = value.number.checked_shr(8 * planes_len(&self.planes)).unwrap_or(0);
-        if rest != 0 || value.kind != Kind::Number {
+        if rest != 0 || value.kind != ValueKind::Number {
             self.admit(value)?;
         }
         for (plane, byte) in self.planes.iter_mut().zip(value.number.to_le_bytes()) {
@@ -153,7 +153,7 @@ impl Planes {
         if let Some(bits) = self.bits {
             return value.misfit(bits).map_or(Ok(()), Err);
         }
-        if value.kind != Kind::Number && !self.kinds.contains(&value.kind) {
+        if value.kind != ValueKind::Number && !self.kinds.contains(&value.kind) {
             self.kinds.push(value.kind);
         }
         let bytes = value.bits().max(value.kind.bits().unwrap_or(0)).div_ceil(8) as usize;
@@ -167,7 +167,7 @@ impl Planes {
     /// The columns of the field, or what is wrong with its values taken together.
     pub(super) fn finish(mut self, digits: Option<Width>) -> Result<Stored, String> {
         let needed = 8 * planes_len(&self.planes);
-        let found = || match self.kinds.contains(&Kind::Mac) && needed <= 48 {
+        let found = || match self.kinds.contains(&ValueKind::Mac) && needed <= 48 {
             true => 48,
             false => BITS_FOUND.into_iter().find(|&bits| bits >= needed).unwrap_or(needed),
         };

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 /// How a value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     /// Decimal, or hexadecimal behind 0x.
     Number,
     /// Four numbers with dots between them.
@@ -15,24 +15,24 @@ pub(super) enum Kind {
     Ipv6,
 }
 
-impl Kind {
+impl ValueKind {
     /// The bits of a field that holds such values; `None` if any will do.
     pub(super) fn bits(self) -> Option<u32> {
         match self {
-            Kind::Number => None,
-            Kind::Ipv4 => Some(32),
-            Kind::Mac => Some(48),
-            Kind::Ipv6 => Some(128),
+            ValueKind::Number => None,
+            ValueKind::Ipv4 => Some(32),
+            ValueKind::Mac => Some(48),
+            ValueKind::Ipv6 => Some(128),
         }
     }
 
     /// What it is called in messages.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Number => "a number",
-            Kind::Ipv4 => "an IPv4 address",
-            Kind::Mac => "a MAC address",
-            Kind::Ipv6 => "an IPv6 address",
+            ValueKind::Number => "a number",
+            ValueKind::Ipv4 => "an IPv4 address",
+            ValueKind::Mac => "a MAC address",
+            ValueKind::Ipv6 => "an IPv6 address",
         }
     }
 }
@@ -41,7 +41,7 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Value {
     pub(super) number: u128,
-    pub(super) kind: Kind,
+    pub(super) kind: ValueKind,
 }
 
 /// Why a text is no value.
@@ -77,7 +77,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Value, Bad> {
 }
 
 fn number(number: u128) -> Value {
-    Value { number, kind: Kind::Number }
+    Value { number, kind: ValueKind::Number }
 }
 
 fn decimal(text: &[u8]) -> Result<Value, Bad> {
@@ -137,7 +137,7 @@ fn ipv4(text: &[u8]) -> Result<Value, Bad> {
     if parts < 4 {
         return Err(Bad { at: text.len(), what: NO_IPV4 });
     }
-    Ok(Value { number: address, kind: Kind::Ipv4 })
+    Ok(Value { number: address, kind: ValueKind::Ipv4 })
 }
 
 /// Six pairs of digits are never an IPv6 address, which has eight parts or two colons in a row.
@@ -150,11 +150,11 @@ fn colons(text: &[u8]) -> Result<Value, Bad> {
         && bytes.len() == 6
     {
         let number = bytes.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
-        return Ok(Value { number, kind: Kind::Mac });
+        return Ok(Value { number, kind: ValueKind::Mac });
     }
     let address = str::from_utf8(text).ok().and_then(|text| text.parse::<Ipv6Addr>().ok());
     let number = address.ok_or(Bad { at: 0, what: NO_ADDRESS })?.into();
-    Ok(Value { number, kind: Kind::Ipv6 })
+    Ok(Value { number, kind: ValueKind::Ipv6 })
 }
 
 impl Value {
@@ -179,23 +179,23 @@ impl Value {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<(u128, Kind), usize> {
+    fn read(text: &str) -> Result<(u128, ValueKind), usize> {
         parse(text.as_bytes()).map(|value| (value.number, value.kind)).map_err(|bad| bad.at)
     }
 
     #[test]
     fn every_form_is_read() {
         let most = u128::MAX;
-        assert_eq!(read("0"), Ok((0, Kind::Number)));
-        assert_eq!(read("007"), Ok((7, Kind::Number)));
-        assert_eq!(read(&most.to_string()), Ok((most, Kind::Number)));
-        assert_eq!(read("0x0a0B"), Ok((0x0A0B, Kind::Number)));
-        assert_eq!(read(&format!("0X{most:x}")), Ok((most, Kind::Number)));
-        assert_eq!(read("10.1.2.255"), Ok((0x0A01_02FF, Kind::Ipv4)));
-        assert_eq!(read("00:1b:21:FF:00:09"), Ok((0x001B_21FF_0009, Kind::Mac)));
-        assert_eq!(read("::"), Ok((0, Kind::Ipv6)));
-        assert_eq!(read("2001:db8::1"), Ok((0x2001_0DB8 << 96 | 1, Kind::Ipv6)));
-        assert_eq!(read("::ffff:1.2.3.4"), Ok((0xFFFF_0102_0304, Kind::Ipv6)));
+        assert_eq!(read("0"), Ok((0, ValueKind::Number)));
+        assert_eq!(read("007"), Ok((7, ValueKind::Number)));
+        assert_eq!(read(&most.to_string()), Ok((most, ValueKind::Number)));
+        assert_eq!(read("0x0a0B"), Ok((0x0A0B, ValueKind::Number)));
+        assert_eq!(read(&format!("0X{most:x}")), Ok((most, ValueKind::Number)));
+        assert_eq!(read("10.1.2.255"), Ok((0x0A01_02FF, ValueKind::Ipv4)));
+        assert_eq!(read("00:1b:21:FF:00:09"), Ok((0x001B_21FF_0009, ValueKind::Mac)));
+        assert_eq!(read("::"), Ok((0, ValueKind::Ipv6)));
+        assert_eq!(read("2001:db8::1"), Ok((0x2001_0DB8 << 96 | 1, ValueKind::Ipv6)));
+        assert_eq!(read("::ffff:1.2.3.4"), Ok((0xFFFF_0102_0304, ValueKind::Ipv6)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Ingest, Input, Run};
 use crate::archive::file_names::capture_name;
-use crate::archive::note::Source;
+use crate::archive::note::SourceFile;
 use crate::archive::recording::is_recording;
 use crate::archive::{Archive, ArchiveError, PACKETS_NAME};
 use crate::storage::Storage;
@@ -18,7 +18,7 @@ impl Ingest<'_> {
         run: &Run<'_>,
         input: usize,
         packets: &Path,
-        last: &Source,
+        last: &SourceFile,
     ) -> Result<(), ArchiveError> {
         self.remove_parts_after(packets, last.part)?;
         self.remove_other_names(run, input, packets, last)
@@ -44,11 +44,11 @@ impl Ingest<'_> {
         run: &Run<'_>,
         input: usize,
         packets: &Path,
-        source: &Source,
+        source: &SourceFile,
     ) -> Result<(), ArchiveError> {
         let Input::File(path) = &run.inputs[input] else { return Ok(()) };
         let origin = path.canonicalize().unwrap_or(path.clone());
-        let version = |source: &Source| (source.len, source.modified_ns);
+        let version = |source: &SourceFile| (source.len, source.modified_ns);
         let name = self.archive.index_stem(packets);
         for (known_origin, segments) in &run.known {
             let is_this = *known_origin == origin;
@@ -81,7 +81,7 @@ impl Ingest<'_> {
 impl Archive {
     /// The copy that a segment was made of, if it is one of ours: a name in our folder of packets.
     /// Whatever else a note says, it may be read and is not ours to remove.
-    fn own_copy(&self, source: &Source) -> Option<PathBuf> {
+    fn own_copy(&self, source: &SourceFile) -> Option<PathBuf> {
         let path = source.path();
         let name = path.strip_prefix(Path::new("..").join(PACKETS_NAME)).ok()?;
         let is_name = name.file_name().is_some_and(|found| found == name.as_os_str());

@@ -10,7 +10,7 @@ use super::copy::{Counted, StreamToCopy};
 use super::{Ingest, Input, Run};
 use crate::archive::ArchiveError;
 use crate::archive::file_names::{capture_name, copy_name, modified_ns, relative, segment_name};
-use crate::archive::note::{Note, Source, chained};
+use crate::archive::note::{Note, SourceFile, chained};
 use crate::archive::recording::is_recording;
 use crate::archive::segment::{Segment, ends_sum};
 use crate::beneath::{Rights, open_named};
@@ -25,7 +25,7 @@ pub(super) type Known = BTreeMap<PathBuf, Vec<(PathBuf, Note)>>;
 pub(super) struct OpenCapture {
     pub(super) reader: CaptureReader<File>,
     /// What all its segments say about it.
-    pub(super) source: Source,
+    pub(super) source: SourceFile,
     pub(super) path: PathBuf,
     /// What was wrong with the stream that it is our copy of.
     pub(super) broken: Option<String>,
@@ -131,7 +131,7 @@ impl Ingest<'_> {
         }
         let known = run.known.get(origin)?;
         let version = (metadata.len(), modified_ns(metadata));
-        let is_current = |source: &Source| (source.len, source.modified_ns) == version;
+        let is_current = |source: &SourceFile| (source.len, source.modified_ns) == version;
         let holds = chained(known.iter().map(|(_, note)| note)) == known.len()
             && known.iter().all(|(_, note)| is_current(&note.source))
             && self.has_same_packets(known);
@@ -208,7 +208,7 @@ impl Ingest<'_> {
         let folder = folder.canonicalize().map_err(|e| ArchiveError::io("open", &folder, e))?;
         let near = |path: &Path| relative(&folder, path);
         let near_origin = origin.as_ref().map(|origin| near(origin.path));
-        let mut source = Source::new(&near(&path), &path, near_origin.as_deref());
+        let mut source = SourceFile::new(&near(&path), &path, near_origin.as_deref());
         (source.len, source.modified_ns) = match origin {
             Some(origin) => (origin.len, origin.modified_ns),
             None => (metadata.len(), modified_ns(&metadata)),

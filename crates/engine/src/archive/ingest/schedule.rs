@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::open::OpenCapture;
-use crate::archive::Source;
+use crate::archive::SourceFile;
 use crate::lock;
 
 /// A part of a capture to be worked on.
@@ -93,7 +93,7 @@ struct Parts {
     /// Those that are not written yet.
     running: u32,
     /// What the last one says, as soon as it is written.
-    last: Option<Source>,
+    last: Option<SourceFile>,
 }
 
 impl AllParts {
@@ -108,7 +108,7 @@ impl AllParts {
 
     /// A part is written. If it was the last one to be written, in whichever order, returns what
     /// the last part of the capture says.
-    pub(super) fn written(&self, input: usize, source: Source) -> Option<Source> {
+    pub(super) fn written(&self, input: usize, source: SourceFile) -> Option<SourceFile> {
         let parts = &mut lock(&self.0)[input];
         parts.running = parts.running.saturating_sub(1);
         if source.last {

@@ -4,7 +4,7 @@ use super::arithmetic;
 use super::lexer::{Token, token};
 use super::names;
 use super::parser::{Operand, Parsed, Parser};
-use super::primitive::Kind;
+use super::primitive::TypeQualifier;
 use super::{Comparison, Test};
 
 impl Parser<'_> {
@@ -18,7 +18,7 @@ impl Parser<'_> {
 
     /// A condition that starts with a keyword.
     pub(super) fn primitive(&mut self, key: &'static str, start: usize) -> Parsed<Operand> {
-        if Kind::of(key).is_some()
+        if TypeQualifier::of(key).is_some()
             || matches!(key, "src" | "dst" | "addr1" | "addr2" | "addr3" | "addr4" | "ra" | "ta")
         {
             return self.qualified(None, start);

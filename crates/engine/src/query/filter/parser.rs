@@ -6,7 +6,7 @@
 
 use super::arithmetic::{self, Arithmetic, Operator};
 use super::lexer::{Token, token};
-use super::primitive::{self, End, Id, Kind, Made, Place, Qualifiers};
+use super::primitive::{self, End, Id, Made, Place, Qualifiers, TypeQualifier};
 use super::{Expr, Filter, FilterError, Shift, Syntax, Term, Test};
 use crate::query::deep::on_large_stack;
 use crate::time::{TimeRange, parse_time};
@@ -564,7 +564,7 @@ impl<'t> Parser<'t> {
         start: usize,
     ) -> Parsed<Operand> {
         let mut end = End::Default;
-        let mut kind = Kind::Default;
+        let mut kind = TypeQualifier::Default;
         let mut directed = true;
         match self.next {
             Token::Key(one @ ("src" | "dst")) => {
@@ -589,9 +589,15 @@ impl<'t> Parser<'t> {
             _ => directed = false,
         }
         if let Token::Key(word) = self.next
-            && let Some(named) = Kind::of(word)
+            && let Some(named) = TypeQualifier::of(word)
         {
-            let plain = matches!(named, Kind::Host | Kind::Net | Kind::Port | Kind::Portrange);
+            let plain = matches!(
+                named,
+                TypeQualifier::Host
+                    | TypeQualifier::Net
+                    | TypeQualifier::Port
+                    | TypeQualifier::Portrange
+            );
             if directed && !plain {
                 return self.error(format!("`{word}` has no `src` or `dst`"));
             }
@@ -602,7 +608,7 @@ impl<'t> Parser<'t> {
         let allowed = Allowed { terms: false, ids: Ids::Any };
         let mut node = match self.operand(allowed, Some(qualifiers), false)? {
             Operand::Id(node) => node,
-            Operand::Number(..) if kind == Kind::Net && self.is_sign("/") => {
+            Operand::Number(..) if kind == TypeQualifier::Net && self.is_sign("/") => {
                 return self.error("write all bytes of the network before its prefix: 10.0.0.0/8");
             }
             Operand::Number(value, span) => {

@@ -23,7 +23,7 @@ pub(super) enum End {
 
 /// What kind of thing a qualifier names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TypeQualifier {
     Default,
     Host,
     Net,
@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Protochain,
 }
 
-impl Kind {
+impl TypeQualifier {
     pub(super) fn of(key: &str) -> Option<Self> {
         Some(match key {
             "host" => Self::Host,
@@ -66,7 +66,7 @@ impl Kind {
 pub(super) struct Qualifiers {
     pub(super) proto: Option<&'static str>,
     pub(super) end: End,
-    pub(super) kind: Kind,
+    pub(super) kind: TypeQualifier,
 }
 
 /// A test and its text, or what is wrong.
@@ -208,23 +208,30 @@ impl Place {
     /// An id with its qualifiers.
     pub(super) fn id(&mut self, qualifiers: Qualifiers, id: Id<'_>) -> Made {
         let kind = qualifiers.kind;
-        if kind == Kind::Gateway {
+        if kind == TypeQualifier::Gateway {
             return Err("libpcap is built without `gateway`: write `ether host MAC and not host \
                         ADDRESS`"
                 .to_owned());
         }
         match (id, kind) {
-            (Id::Number(value), Kind::Port) => self.port(qualifiers, port(value)?, None, None),
-            (Id::Number(value), Kind::Portrange) => {
+            (Id::Number(value), TypeQualifier::Port) => {
+                self.port(qualifiers, port(value)?, None, None)
+            }
+            (Id::Number(value), TypeQualifier::Portrange) => {
                 let value = port(value)?;
                 self.port(qualifiers, value, Some(value), None)
             }
-            (Id::Number(value), Kind::Proto) => self.proto(qualifiers.proto, value),
-            (Id::Number(value), Kind::Protochain) => self.protochain(qualifiers.proto, value),
+            (Id::Number(value), TypeQualifier::Proto) => self.proto(qualifiers.proto, value),
+            (Id::Number(value), TypeQualifier::Protochain) => {
+                self.protochain(qualifiers.proto, value)
+            }
             (Id::Number(value), _) => self.number(qualifiers, value),
             (Id::Name(name), _) => self.name(qualifiers, name),
             (Id::Mac(_) | Id::Arcnet(_), _) => self.mac(qualifiers, id),
-            (Id::Dotted(text), Kind::Default | Kind::Host | Kind::Net) => {
+            (
+                Id::Dotted(text),
+                TypeQualifier::Default | TypeQualifier::Host | TypeQualifier::Net,
+            ) => {
                 if qualifiers.proto == Some("decnet") {
                     return self.decnet(qualifiers, decnet_address(text)?);
                 }
@@ -232,7 +239,7 @@ impl Place {
                 let mask = u32::MAX << (32 - bits);
                 self.host4(qualifiers, address, mask)
             }
-            (Id::Prefix(text, len), Kind::Net) => {
+            (Id::Prefix(text, len), TypeQualifier::Net) => {
                 let (address, _) = four(text)?;
                 if len > 32 {
                     return Err("the prefix of an IPv4 network has at most 32 bits".to_owned());
@@ -241,20 +248,24 @@ impl Place {
                 network_bits(address & !mask != 0, &format!("{text}/{len}"))?;
                 self.host4(qualifiers, address, mask)
             }
-            (Id::Masked(text, mask_text), Kind::Net) => {
+            (Id::Masked(text, mask_text), TypeQualifier::Net) => {
                 let (address, _) = four(text)?;
                 let (mask, _) = four(mask_text)?;
                 network_bits(address & !mask != 0, &format!("{text} mask {mask_text}"))?;
                 self.host4(qualifiers, address, mask)
             }
-            (Id::Six(address), Kind::Default | Kind::Host | Kind::Net) => {
-                self.host6(qualifiers, address, 128)
-            }
-            (Id::SixPrefix(address, len), Kind::Default | Kind::Host | Kind::Net) => {
+            (
+                Id::Six(address),
+                TypeQualifier::Default | TypeQualifier::Host | TypeQualifier::Net,
+            ) => self.host6(qualifiers, address, 128),
+            (
+                Id::SixPrefix(address, len),
+                TypeQualifier::Default | TypeQualifier::Host | TypeQualifier::Net,
+            ) => {
                 if len > 128 {
                     return Err("the prefix of an IPv6 network has at most 128 bits".to_owned());
                 }
-                if len < 128 && kind != Kind::Net {
+                if len < 128 && kind != TypeQualifier::Net {
                     return Err("a prefix belongs after `net`".to_owned());
                 }
                 let mask = u128::MAX.checked_shl(128 - len).unwrap_or(0);
@@ -262,7 +273,7 @@ impl Place {
                 network_bits(address & !mask != 0, &text)?;
                 self.host6(qualifiers, address, len)
             }
-            (Id::Prefix(..) | Id::Masked(..), Kind::Default | Kind::Host) => {
+            (Id::Prefix(..) | Id::Masked(..), TypeQualifier::Default | TypeQualifier::Host) => {
                 Err("a mask belongs after `net`".to_owned())
             }
             _ => Err(format!("expected {}, not an address", expected(kind))),
@@ -274,7 +285,7 @@ impl Place {
         match qualifiers.proto {
             Some("decnet") => self.decnet(qualifiers, value),
             Some("ether") => Err(MAC_EXPECTED.to_owned()),
-            _ if qualifiers.kind == Kind::Net => {
+            _ if qualifiers.kind == TypeQualifier::Net => {
                 // A network may be written short: its first byte is the first that is not zero.
                 let zeros = if value == 0 { 0 } else { value.leading_zeros() / 8 * 8 };
                 self.host4(qualifiers, value << zeros, u32::MAX << zeros)
@@ -285,24 +296,26 @@ impl Place {
 
     fn name(&mut self, qualifiers: Qualifiers, name: &str) -> Made {
         match qualifiers.kind {
-            Kind::Port => {
+            TypeQualifier::Port => {
                 let (port, transport) = service(name)?;
                 self.port(qualifiers, port, None, transport.map(|transport| (transport, name)))
             }
-            Kind::Portrange => {
+            TypeQualifier::Portrange => {
                 let (first, last, transport) = port_range(name)?;
                 let transport = transport.map(|transport| (transport, name));
                 self.port(qualifiers, first, Some(last), transport)
             }
-            Kind::Proto => {
+            TypeQualifier::Proto => {
                 let number = protocol(qualifiers.proto, name)?;
                 self.proto(qualifiers.proto, number)
             }
-            Kind::Protochain => {
+            TypeQualifier::Protochain => {
                 let number = protocol(qualifiers.proto, name)?;
                 self.protochain(qualifiers.proto, number)
             }
-            Kind::Net => Err("names of networks are not looked up; write the address".to_owned()),
+            TypeQualifier::Net => {
+                Err("names of networks are not looked up; write the address".to_owned())
+            }
             _ if qualifiers.proto == Some("ether") => {
                 Err("names of stations are not looked up; write the MAC address".to_owned())
             }
@@ -311,7 +324,7 @@ impl Place {
     }
 
     fn mac(&self, qualifiers: Qualifiers, id: Id<'_>) -> Made {
-        if !matches!(qualifiers.kind, Kind::Default | Kind::Host)
+        if !matches!(qualifiers.kind, TypeQualifier::Default | TypeQualifier::Host)
             || qualifiers.proto != Some("ether")
         {
             return Err(
@@ -555,20 +568,20 @@ impl Place {
 const MAC_EXPECTED: &str = "expected a MAC address after `ether`";
 
 /// What belongs behind a qualifier.
-pub(super) fn expected(kind: Kind) -> &'static str {
+pub(super) fn expected(kind: TypeQualifier) -> &'static str {
     match kind {
-        Kind::Default => "an address after `src` or `dst`",
-        Kind::Host => "an address after `host`",
-        Kind::Net => "a network after `net`",
-        Kind::Port => "a port number or name after `port`",
-        Kind::Portrange => "ports after `portrange`, such as 6000-6008",
-        Kind::Gateway => "a name after `gateway`",
-        Kind::Proto => "a protocol number or name after `proto`",
-        Kind::Protochain => "a protocol number or name after `protochain`",
+        TypeQualifier::Default => "an address after `src` or `dst`",
+        TypeQualifier::Host => "an address after `host`",
+        TypeQualifier::Net => "a network after `net`",
+        TypeQualifier::Port => "a port number or name after `port`",
+        TypeQualifier::Portrange => "ports after `portrange`, such as 6000-6008",
+        TypeQualifier::Gateway => "a name after `gateway`",
+        TypeQualifier::Proto => "a protocol number or name after `proto`",
+        TypeQualifier::Protochain => "a protocol number or name after `protochain`",
     }
 }
 
-fn not_of(proto: &str, kind: Kind) -> String {
+fn not_of(proto: &str, kind: TypeQualifier) -> String {
     format!("`{proto}` does not go with `{}`", kind.word())
 }
 
