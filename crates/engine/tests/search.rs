@@ -313,3 +313,24 @@ fn a_filter_that_no_link_takes_is_an_error() {
     let error = found.finish().unwrap_err();
     assert!(matches!(&error, SearchError::Refused(refusal) if refusal.link.0 == 1), "{error}");
 }
+
+/// What Wireshark would look into is counted among the packets from the times asked for.
+#[test]
+fn packets_judged_by_outer_headers_are_from_the_times_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = archive(folder.path(), 2, Clock::Jumping);
+    let outer_only = |times: TimeRange| {
+        let query = Query::new(Filter::parse("ip.addr == 10.0.0.0/8", 0).unwrap(), times);
+        archive.search(&query).unwrap().count().unwrap().outer_only(&query)
+    };
+    let all = outer_only(TimeRange::ALL);
+    assert!(all > 10, "{all}");
+    let (segments, _) = archive.segments().unwrap();
+    let middle = segments.iter().map(|s| s.note().time_min / 2 + s.note().time_max / 2).max();
+    for cut in [START_NS + 1, START_NS + SECOND / 5, middle.unwrap()] {
+        let before = outer_only(TimeRange { from_ns: 0, to_ns: Some(cut) });
+        let after = outer_only(TimeRange { from_ns: cut, to_ns: None });
+        assert_eq!(before + after, all, "{cut}");
+    }
+    assert_eq!(outer_only(TimeRange { from_ns: 0, to_ns: Some(START_NS) }), 0);
+}
