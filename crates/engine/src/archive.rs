@@ -37,10 +37,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tapdex_bitmap::{ALL_CODECS, Codec};
 
-use crate::beneath::{Rights, Root, read_text};
+use crate::beneath::{Rights, Root};
 use crate::fields::{Field, FieldSet};
 use crate::index::RowOrder;
-use crate::storage::temporary_path;
+use crate::storage::{Storage, Whose, temporary_path};
 use crate::time::TimeRange;
 
 pub use builder::DeviceReport;
@@ -162,8 +162,8 @@ pub type OpenSegments = (Vec<Arc<Segment>>, Vec<Arc<ArchiveError>>);
 #[derive(Debug, Clone)]
 pub struct Archive {
     folder: PathBuf,
-    /// The same, by its handle: all changes go through it.
-    root: Root,
+    /// All that is read and changed goes through it.
+    storage: Arc<dyn Storage>,
     settings: Settings,
     kept: Arc<KeptSegments>,
 }
@@ -171,16 +171,19 @@ pub struct Archive {
 impl Archive {
     /// Opens the archive in a folder.
     pub fn open(folder: &Path) -> Result<Self, ArchiveError> {
-        let path = folder.join(SETTINGS_NAME);
-        let root = match Root::open(folder) {
-            Ok(root) => root,
+        match Root::open(folder) {
+            Ok(root) => Self::open_on(Arc::new(root), folder),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(ArchiveError::NoArchive { path: folder.to_owned() });
+                Err(ArchiveError::NoArchive { path: folder.to_owned() })
             }
-            Err(error) => return Err(ArchiveError::io("open", folder, error)),
-        };
-        let settings = read_settings(&root, &path)?;
-        Ok(Self { folder: folder.to_owned(), root, settings, kept: Arc::default() })
+            Err(error) => Err(ArchiveError::io("open", folder, error)),
+        }
+    }
+
+    /// Opens the archive in a folder of a storage.
+    pub fn open_on(storage: Arc<dyn Storage>, folder: &Path) -> Result<Self, ArchiveError> {
+        let settings = read_settings(&*storage, &folder.join(SETTINGS_NAME))?;
+        Ok(Self { folder: folder.to_owned(), storage, settings, kept: Arc::default() })
     }
 
     /// Opens the archive in a folder, or makes one there. Settings that are given are kept for
@@ -190,13 +193,22 @@ impl Archive {
         order: Option<Order>,
         codec: Option<CodecChoice>,
     ) -> Result<Self, ArchiveError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |error| ArchiveError::Io { what: "create", path, source: error }
-        };
-        let root = Root::create(folder).map_err(failed(folder))?;
+        let root = Root::create(folder);
+        let root = root.map_err(|error| ArchiveError::io("create", folder, error))?;
+        Self::create_on(Arc::new(root), folder, order, codec)
+    }
+
+    /// Opens the archive in a folder of a storage, or makes one there, as [`create`](Self::create)
+    /// does.
+    pub fn create_on(
+        storage: Arc<dyn Storage>,
+        folder: &Path,
+        order: Option<Order>,
+        codec: Option<CodecChoice>,
+    ) -> Result<Self, ArchiveError> {
         let segments = folder.join(SEGMENTS_NAME);
-        root.make_folder(&segments).map_err(failed(&segments))?;
+        let made = storage.make_folder(&segments);
+        made.map_err(|error| ArchiveError::io("create", &segments, error))?;
         let path = folder.join(SETTINGS_NAME);
         let wanted = |there: Option<Settings>| {
             let base = there.unwrap_or_default();
@@ -206,49 +218,60 @@ impl Archive {
                 ..base
             }
         };
-        let there = match read_settings(&root, &path) {
+        let there = match read_settings(&*storage, &path) {
             Err(ArchiveError::NoArchive { .. }) => None,
             there => Some(there?),
         };
         let mut settings = wanted(there);
         if there != Some(settings) {
-            write_settings(&root, &path, |there| {
+            write_settings(&*storage, &path, |there| {
                 settings = wanted(there);
                 settings
             })?;
         } else {
             // A killed process may have left its half behind. One that is held is being written.
-            drop(root.remove_stale(&temporary_path(&path)));
+            drop(storage.remove_stale(&temporary_path(&path)));
         }
-        Ok(Self { folder: folder.to_owned(), root, settings, kept: Arc::default() })
+        Ok(Self { folder: folder.to_owned(), storage, settings, kept: Arc::default() })
     }
 
     /// Opens the archive in a folder, and writes its settings again if they are missing or damaged:
     /// as the segments that are there were built, or else the default. Also says what was done.
     pub fn mend(folder: &Path) -> Result<(Self, Option<String>), ArchiveError> {
-        let why = match Self::open(folder) {
+        match Root::open(folder) {
+            Ok(root) => Self::mend_on(Arc::new(root), folder),
+            Err(_) => Self::open(folder).map(|archive| (archive, None)),
+        }
+    }
+
+    /// [`mend`](Self::mend) in a folder of a storage.
+    pub fn mend_on(
+        storage: Arc<dyn Storage>,
+        folder: &Path,
+    ) -> Result<(Self, Option<String>), ArchiveError> {
+        let why = match Self::open_on(Arc::clone(&storage), folder) {
             Err(ArchiveError::BadSettings { fault, .. }) => fault.to_string(),
             // Without a file in it, it is any folder.
-            Err(ArchiveError::NoArchive { .. }) if has_files(folder) => "it is missing".to_owned(),
+            Err(ArchiveError::NoArchive { .. }) if has_files(&*storage, folder) => {
+                "it is missing".to_owned()
+            }
             opened => return Ok((opened?, None)),
         };
-        let failed = |error| ArchiveError::io("open", folder, error);
-        let root = Root::open(folder).map_err(failed)?;
         let path = folder.join(SETTINGS_NAME);
-        let text = root.read(&path).and_then(|file| read_text(file, SETTINGS_LEN_MAX));
+        let text = storage.read_text(&path, SETTINGS_LEN_MAX);
         let table = text.ok().and_then(|text| text.parse::<toml::Table>().ok());
         let version = table.and_then(|table| table.get("version")?.as_integer());
         if version.is_some_and(|version| version > VERSION.into()) {
             // Not damaged, but of a later program.
-            return Self::open(folder).map(|archive| (archive, None));
+            return Self::open_on(storage, folder).map(|archive| (archive, None));
         }
         let settings = Settings::default();
         let folder = folder.to_owned();
-        let mut archive = Self { folder, root, settings, kept: Arc::default() };
+        let mut archive = Self { folder, storage, settings, kept: Arc::default() };
         let built = archive.built_with();
         archive.settings = built.unwrap_or_default();
         let settings = archive.settings;
-        write_settings(&archive.root, &path, |_| settings)?;
+        write_settings(&*archive.storage, &path, |_| settings)?;
         let Settings { order, codec, .. } = settings;
         let order = match order {
             Order::Flow => "flow",
@@ -265,8 +288,9 @@ impl Archive {
         let (mut newest, mut sums, mut fields) = (None, false, FieldSet::USUAL);
         let mut codecs = BTreeSet::new();
         for path in self.index_files().ok()? {
-            let Ok(segment) = Segment::open(&path) else { continue };
-            let modified = path.symlink_metadata().and_then(|data| data.modified()).ok();
+            let Ok(segment) = Segment::open(&self.storage, &path) else { continue };
+            let modified = self.storage.metadata(&path, Whose::Own).map(|data| data.modified_ns);
+            let modified = modified.ok();
             let columns = segment.index().schema().columns();
             codecs.extend(columns.map(|column| CodecChoice::Fixed(column.codec).to_string()));
             fields = FieldSet::ALL
@@ -295,7 +319,7 @@ impl Archive {
         }
         let base = self.settings;
         let path = self.folder.join(SETTINGS_NAME);
-        write_settings(&self.root, &path, |there| Settings { sums, ..there.unwrap_or(base) })?;
+        write_settings(&*self.storage, &path, |there| Settings { sums, ..there.unwrap_or(base) })?;
         self.settings.sums = sums;
         Ok(())
     }
@@ -308,14 +332,17 @@ impl Archive {
         }
         let base = self.settings;
         let path = self.folder.join(SETTINGS_NAME);
-        write_settings(&self.root, &path, |there| Settings { fields, ..there.unwrap_or(base) })?;
+        write_settings(&*self.storage, &path, |there| Settings {
+            fields,
+            ..there.unwrap_or(base)
+        })?;
         self.settings.fields = fields;
         Ok(())
     }
 
-    /// All that is changed in the archive is changed through this.
-    pub fn root(&self) -> &Root {
-        &self.root
+    /// What it lies on: all that is read and changed in it goes through this.
+    pub fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
     }
 
     /// Where it is.
@@ -342,8 +369,7 @@ impl Archive {
         let folder = self.segments_folder();
         let failed = |error| ArchiveError::io("list", &folder, error);
         let mut found = Vec::new();
-        for entry in std::fs::read_dir(&folder).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
+        for path in self.storage.list(&folder).map_err(failed)? {
             let hidden = path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"."));
             if !hidden && path.extension().is_some_and(|extension| extension == "tdx") {
                 found.push(path);
@@ -383,11 +409,11 @@ impl Archive {
     fn indexed(&self) -> Result<Survey, ArchiveError> {
         let mut survey = Survey::default();
         let paths = self.index_files()?;
-        for (path, opened) in paths.iter().zip(self.kept.open(&paths)) {
+        for (path, opened) in paths.iter().zip(self.kept.open(&self.storage, &paths)) {
             match opened {
                 Ok(segment) => survey.segments.push(segment),
                 // Retention has removed it since the folder was listed.
-                Err(_) if !path.exists() => {}
+                Err(_) if !self.storage.exists(path) => {}
                 Err(error) => survey.gaps.push(Gap::unknown(error)),
             }
         }
@@ -397,8 +423,13 @@ impl Archive {
 
     /// Removes a file of the archive's own; one that is gone is fine.
     fn remove_if_there(&self, path: &Path) -> Result<(), ArchiveError> {
-        let removed = self.root.remove_if_there(path);
+        let removed = self.storage.remove_if_there(path);
         removed.map_err(|error| ArchiveError::io("remove", path, error))
+    }
+
+    /// The one path of a file that has several; the same if it is not there.
+    fn real_path(&self, path: PathBuf) -> PathBuf {
+        self.storage.real_path(&path).unwrap_or(path)
     }
 
     /// Where the index of a part of a packet file goes.
@@ -429,7 +460,7 @@ impl Archive {
                 continue;
             }
             let (path, source) = (first.packet_path(), &first.note().source);
-            let path = path.canonicalize().unwrap_or(path);
+            let path = self.real_path(path);
             let is_whole = note::chained(parts.iter().map(|part| part.note())) == parts.len();
             let ends = parts.last().is_some_and(|segment| segment.note().source.last);
             // Of a recording what is behind the first gap is indexed in memory.
@@ -442,14 +473,15 @@ impl Archive {
             let times = parts.iter().map(|part| (part.note().time_min, part.note().time_max));
             let times = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
             // Of a copy the length that is known is that of what was copied.
-            let (fault, packets, to_ns) = match path.metadata() {
-                Err(_) if !first.path().exists() => continue, // removed by retention just now
+            let (fault, packets, to_ns) = match self.storage.metadata(&path, Whose::Named) {
+                // Retention has removed it just now.
+                Err(_) if !self.storage.exists(first.path()) => continue,
                 Err(_) => (
                     PacketsFault::Missing,
                     Some(parts.iter().map(|part| part.note().records).sum()),
                     times.1,
                 ),
-                Ok(data) if !source.is_copy() && data.len() != source.len => {
+                Ok(data) if !source.is_copy() && data.len != source.len => {
                     (PacketsFault::Changed, None, u64::MAX)
                 }
                 Ok(_) => continue,
@@ -465,12 +497,12 @@ impl Archive {
             .collect();
         for path in self.copies_without_index(&names) {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let fault = match is_regular(&path) {
+            let fault = match is_regular(&*self.storage, &path) {
                 // What it has is indexed in memory.
                 true if recording::is_recording(name) => continue,
                 true => PacketsFault::NotIndexed,
                 // Retention has removed it just now.
-                false if path.symlink_metadata().is_err() => continue,
+                false if !self.storage.has_name(&path) => continue,
                 false => PacketsFault::NoFile,
             };
             gaps.push(Gap::unknown(ArchiveError::BadPackets { path, fault }));
@@ -480,9 +512,7 @@ impl Archive {
     /// Our copies of captures that no segment is about, by what the names of segments start with:
     /// indexing them was interrupted.
     fn copies_without_index(&self, names: &BTreeSet<&str>) -> Vec<PathBuf> {
-        let Ok(folder) = std::fs::read_dir(self.packets_folder()) else {
-            return Vec::new();
-        };
+        let files = self.storage.list(&self.packets_folder()).unwrap_or_default();
         let is_left = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let first = names.range(name..).next();
@@ -491,27 +521,27 @@ impl Archive {
             let is_indexed = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
             !name.starts_with('.') && !is_indexed
         };
-        folder.flatten().map(|entry| entry.path()).filter(is_left).collect()
+        files.into_iter().filter(is_left).collect()
     }
 }
 
 /// Whether a folder has indexes or packets as an archive has them.
-fn has_files(folder: &Path) -> bool {
+fn has_files(storage: &dyn Storage, folder: &Path) -> bool {
     let has = |name: &str, ending: &str| {
-        let entries = folder.join(name).read_dir().into_iter().flatten().flatten();
-        entries.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(ending))
+        let files = storage.list(&folder.join(name)).unwrap_or_default();
+        files.iter().any(|path| path.as_os_str().as_encoded_bytes().ends_with(ending.as_bytes()))
     };
     has(SEGMENTS_NAME, ".tdx") || has(PACKETS_NAME, ".pcapng") || has(PACKETS_NAME, ".pcap")
 }
 
 /// Reads the settings of an archive.
-fn read_settings(root: &Root, path: &Path) -> Result<Settings, ArchiveError> {
+fn read_settings(storage: &dyn Storage, path: &Path) -> Result<Settings, ArchiveError> {
     let bad = |fault| ArchiveError::BadSettings { path: path.to_owned(), fault };
-    let text = root.read(path).and_then(|file| read_text(file, SETTINGS_LEN_MAX));
-    let text = match text {
+    let text = match storage.read_text(path, SETTINGS_LEN_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(ArchiveError::NoArchive { path: root.path().to_owned() });
+            let folder = path.parent().unwrap_or(Path::new(""));
+            return Err(ArchiveError::NoArchive { path: folder.to_owned() });
         }
         // No regular file, too long, or no text.
         Err(error)
@@ -540,13 +570,13 @@ fn read_settings(root: &Root, path: &Path) -> Result<Settings, ArchiveError> {
 /// Writes the settings of an archive. If another process does so at the moment, that one comes
 /// first; `wanted` is told what it has left.
 fn write_settings(
-    root: &Root,
+    storage: &dyn Storage,
     path: &Path,
     mut wanted: impl FnMut(Option<Settings>) -> Settings,
 ) -> Result<(), ArchiveError> {
     let mut write = || {
-        root.replace(path, Rights::USUAL, || {
-            let there = read_settings(root, path).ok();
+        storage.replace(path, Rights::USUAL, || {
+            let there = read_settings(storage, path).ok();
             let settings = wanted(there);
             let file = SettingsFile {
                 version: VERSION,
@@ -576,8 +606,8 @@ fn index_name(stem: &str, part: u32) -> String {
 }
 
 /// Whether a path leads to a regular file of the archive's own.
-fn is_regular(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|data| data.is_file())
+fn is_regular(storage: &dyn Storage, path: &Path) -> bool {
+    storage.metadata(path, Whose::Own).is_ok_and(|data| data.is_file())
 }
 
 /// Packets of a capture that are in front of some of its parts, or between them, and in none;

@@ -16,7 +16,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, TryLockError};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -25,11 +25,6 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
-
-use crate::storage::{Storage, StorageFile, temporary_path};
-
-/// How much the disk gets at a time, where pieces are smaller.
-const BUFFER_LEN: usize = 1 << 20;
 
 /// How often a file that turns out to be another's is given up for a new one.
 const ATTEMPTS_MAX: usize = 100;
@@ -179,8 +174,15 @@ impl Dir {
     }
 
     /// Whether there is something of this name, be it a link that leads nowhere.
-    pub fn exists(&self, name: &OsStr) -> bool {
+    fn exists(&self, name: &OsStr) -> bool {
         self.stat(name).is_ok()
+    }
+
+    /// What a name leads to, links not followed.
+    pub(crate) fn metadata(&self, name: &OsStr) -> io::Result<Metadata> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let found = rustix::fs::openat(&self.handle, plain(name)?, flags, Mode::empty())?;
+        File::from(found).metadata()
     }
 
     /// Opens a regular file that is there.
@@ -348,32 +350,6 @@ impl Dir {
         let folder = rustix::fs::openat(&self.handle, ".", flags, Mode::empty())?;
         Ok(rustix::fs::fsync(folder)?)
     }
-
-    /// Creates a file to be written to its end; see [`create`](Self::create).
-    pub(crate) fn start(&self, name: &OsStr, rights: Rights) -> io::Result<Box<dyn StorageFile>> {
-        let file = self.create(name, rights)?;
-        Ok(Box::new(Growing { file: BufWriter::with_capacity(BUFFER_LEN, file) }))
-    }
-}
-
-#[derive(Debug)]
-struct Growing {
-    file: BufWriter<File>,
-}
-
-impl StorageFile for Growing {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.file.flush()?;
-        self.file.get_ref().sync_all()
-    }
 }
 
 /// The folder of an archive: all that is changed in an archive is changed through it.
@@ -443,43 +419,30 @@ impl Root {
         folder.map_or_else(|| Ok(self.top.clone()), |folder| self.top.folder(folder))
     }
 
+    /// A folder of the archive, or its own.
+    pub(crate) fn folder(&self, path: &Path) -> io::Result<Dir> {
+        match self.parts(path)? {
+            (name, None) => self.dir(name),
+            _ => Err(outside(path)),
+        }
+    }
+
+    /// The archive's own folder and the name there, of a file that is in no folder beneath it.
+    pub(crate) fn in_top<'p>(&self, path: &'p Path) -> Option<(&Dir, &'p OsStr)> {
+        match self.parts(path) {
+            Ok((None, Some(name))) => Some((&self.top, name)),
+            _ => None,
+        }
+    }
+
     /// The folder that has a file, and its name there.
-    fn place<'p>(&self, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
+    pub(crate) fn place<'p>(&self, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
         let (folder, name) = self.parts(path)?;
         Ok((self.dir(folder)?, name.ok_or_else(|| outside(path))?))
     }
 
-    /// Opens a file of the archive to be read.
-    pub fn read(&self, path: &Path) -> io::Result<File> {
-        let (folder, name) = self.place(path)?;
-        folder.read(name)
-    }
-
-    /// Opens a file of the archive to be changed.
-    pub fn write(&self, path: &Path) -> io::Result<File> {
-        let (folder, name) = self.place(path)?;
-        folder.write(name)
-    }
-
-    /// Whether there is something of this name.
-    pub fn exists(&self, path: &Path) -> bool {
-        self.place(path).is_ok_and(|(folder, name)| folder.exists(name))
-    }
-
-    /// Creates a file that must not be there yet, and locks it.
-    pub fn create_new(&self, path: &Path, rights: Rights) -> io::Result<File> {
-        let (folder, name) = self.place(path)?;
-        folder.create_new(name, rights)
-    }
-
-    /// Opens a file of which only the lock matters, or makes it.
-    pub fn lock_file(&self, path: &Path) -> io::Result<File> {
-        let (folder, name) = self.place(path)?;
-        folder.lock_file(name)
-    }
-
     /// A folder, and the names that two files have in it.
-    fn neighbours<'p>(
+    pub(crate) fn neighbours<'p>(
         &self,
         source: &'p Path,
         target: &'p Path,
@@ -491,93 +454,10 @@ impl Root {
         let (folder, source) = self.place(source)?;
         Ok((folder, source, target.unwrap_or_default()))
     }
-
-    /// Gives a file another name in its folder, unless something has that name already:
-    /// [`io::ErrorKind::AlreadyExists`].
-    pub fn rename_new(&self, source: &Path, target: &Path) -> io::Result<()> {
-        let (folder, source, target) = self.neighbours(source, target)?;
-        folder.rename_new(source, target)
-    }
-
-    /// Removes a file; one that is gone is fine.
-    pub fn remove_if_there(&self, path: &Path) -> io::Result<()> {
-        match self.remove(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            outcome => outcome,
-        }
-    }
-
-    /// Removes a file that a killed process has left behind; see [`Dir::remove_stale`].
-    pub fn remove_stale(&self, path: &Path) -> io::Result<()> {
-        let (folder, name) = self.place(path)?;
-        folder.remove_stale(name)
-    }
-
-    /// Writes a whole file: what has its name is the old one or all of the new one. `prepare` makes
-    /// the bytes while nobody else can write the file; if there is nothing to write, it is left.
-    pub fn replace(
-        &self,
-        path: &Path,
-        rights: Rights,
-        prepare: impl FnOnce() -> Option<Vec<u8>>,
-    ) -> io::Result<()> {
-        let temporary = temporary_path(path);
-        let mut file = self.create(&temporary, rights)?;
-        let mut publish = |bytes: &[u8]| {
-            file.append(bytes)?;
-            file.sync()?;
-            self.rename(&temporary, path)
-        };
-        let done = prepare().map_or(Ok(false), |bytes| publish(&bytes).map(|()| true));
-        if !matches!(done, Ok(true)) {
-            // What is left over is removed the next time.
-            drop(self.remove(&temporary));
-        }
-        if done? {
-            let (folder, _) = self.place(path)?;
-            folder.sync()?;
-        }
-        Ok(())
-    }
-
-    /// Writes a whole file that is written often: it is not synced.
-    pub fn put(&self, path: &Path, bytes: &[u8], rights: Rights) -> io::Result<()> {
-        let temporary = temporary_path(path);
-        // What another process has left, or a link that somebody has put there.
-        self.remove_if_there(&temporary)?;
-        let (folder, name) = self.place(&temporary)?;
-        let mut file = folder.create_new(name, rights)?;
-        file.write_all(bytes)?;
-        self.rename(&temporary, path)
-    }
 }
 
 fn outside(path: &Path) -> io::Error {
     refused(format!("{} is none of the archive's own files", path.display()))
-}
-
-impl Storage for Root {
-    fn create(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn StorageFile>> {
-        let (folder, name) = self.place(path)?;
-        folder.start(name, rights)
-    }
-
-    fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {
-        let (folder, source, target) = self.neighbours(source, target)?;
-        folder.rename(source, target)
-    }
-
-    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        match self.parts(folder)? {
-            (name, None) => self.dir(name)?.sync(),
-            _ => Err(outside(folder)),
-        }
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        let (folder, name) = self.place(path)?;
-        folder.remove(name)
-    }
 }
 
 /// Cuts off what is behind an offset of a file that was opened or created here. A file that is
@@ -606,13 +486,19 @@ pub fn open_named(path: &Path) -> io::Result<File> {
     open_regular(path, path.metadata(), OFlags::empty())
 }
 
+/// Opens anything that can be read: a file, a pipe, standard input by its name. This may wait, and
+/// what is read may have no end, so it is for streams that the user has named.
+pub fn open_stream(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
 /// Opens a regular file of an archive to be read. A link is refused, too.
 pub fn open_own(path: &Path) -> io::Result<File> {
     open_regular(path, path.symlink_metadata(), OFlags::NOFOLLOW)
 }
 
 /// The text of a file that has at most so many bytes.
-pub fn read_text(file: File, most: u64) -> io::Result<String> {
+pub fn read_text(file: impl Read, most: u64) -> io::Result<String> {
     let mut text = String::new();
     let len = file.take(most.saturating_add(1)).read_to_string(&mut text)?;
     if len as u64 > most {
@@ -625,6 +511,7 @@ pub fn read_text(file: File, most: u64) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::{Publish, Storage, Whose};
     use std::fs;
     use std::os::unix::fs::symlink;
 
@@ -661,8 +548,8 @@ mod tests {
             assert!(root.remove(&path).is_err(), "{path:?}");
             assert!(root.create(&path, Rights::USUAL).is_err(), "{path:?}");
             assert!(root.create_new(&path, Rights::USUAL).is_err(), "{path:?}");
-            assert!(root.write(&path).is_err() && root.read(&path).is_err(), "{path:?}");
-            assert!(root.lock_file(&path).is_err(), "{path:?}");
+            assert!(root.open_to_write(&path).is_err(), "{path:?}");
+            assert!(root.lock(&path).is_err(), "{path:?}");
             assert!(root.rename(&inside("packets/a"), &path).is_err(), "{path:?}");
             assert!(root.rename(&path, &inside("packets/a")).is_err(), "{path:?}");
         }
@@ -679,21 +566,21 @@ mod tests {
         {
             let path = root.path().join("packets").join(at);
             symlink(target, &path).unwrap();
-            assert!(root.write(&path).is_err() && root.read(&path).is_err());
-            assert!(root.lock_file(&path).is_err() && open_own(&path).is_err());
+            assert!(root.open_to_write(&path).is_err());
+            assert!(root.lock(&path).is_err() && open_own(&path).is_err());
             let created = root.create(&path, Rights::USUAL).unwrap_err();
             assert_eq!(created.kind(), io::ErrorKind::AlreadyExists);
         }
         let second = root.path().join("packets/second");
         fs::hard_link(&precious, &second).unwrap();
-        assert!(root.read(&second).is_ok() && root.write(&second).is_err());
+        assert!(root.open(&second, Whose::Own).is_ok() && root.open_to_write(&second).is_err());
         assert!(root.create(&second, Rights::USUAL).is_err());
         root.remove(&second).unwrap();
         // A link in the place of a folder.
         fs::remove_dir(root.path().join("drafts")).unwrap();
         symlink(folder.path(), root.path().join("drafts")).unwrap();
         let path = root.path().join("drafts/precious");
-        assert!(root.remove(&path).is_err() && root.write(&path).is_err());
+        assert!(root.remove(&path).is_err() && root.open_to_write(&path).is_err());
         assert!(root.create(&root.path().join("drafts/new"), Rights::USUAL).is_err());
         assert!(root.make_folder(&root.path().join("drafts")).is_err());
         assert_eq!(fs::read(precious).unwrap(), b"precious");
@@ -704,8 +591,8 @@ mod tests {
     fn a_file_that_was_renamed_is_not_taken_for_the_temporary_one() {
         let (_folder, root) = rooted();
         let [temporary, own] = [".a.tmp", "a"].map(|name| root.path().join("segments").join(name));
-        let file = root.create_new(&temporary, Rights::USUAL).unwrap();
         let (dir, name) = root.place(&temporary).unwrap();
+        let file = dir.create_new(name, Rights::USUAL).unwrap();
         assert!(dir.is_at(&file, name).unwrap());
         root.rename(&temporary, &own).unwrap();
         assert!(!dir.is_at(&file, name).unwrap());

@@ -52,9 +52,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::beneath::open_stream;
+
 /// Opens the capture at `path`, packed or not.
 pub fn open(path: impl AsRef<Path>) -> Result<CaptureReader<Decompressed<File>>, CaptureError> {
-    let file = File::open(path).map_err(|source| CaptureError::io("open the file", 0, source))?;
+    let file = open_stream(path.as_ref())
+        .map_err(|source| CaptureError::io("open the file", 0, source))?;
     CaptureReader::open(decompress(file)?)
 }
 

@@ -4,22 +4,21 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
 
-use crate::beneath::open_named;
-
-/// The bytes of a file, read from the disk when they are looked at.
+/// The bytes of a finished file: mapped, and read from the disk when they are looked at, or all of
+/// them in memory.
 #[derive(Debug)]
-pub(crate) struct Map {
-    map: memmap2::Mmap,
+pub struct Map {
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Mapped(memmap2::Mmap),
+    Owned(Vec<u8>),
 }
 
 impl Map {
-    /// Maps a finished index file for reading.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Self::of(&open_named(path)?)
-    }
-
     /// Maps a finished index file that is a regular one.
     pub(crate) fn of(file: &File) -> io::Result<Self> {
         // SAFETY: the mapped bytes must not change or vanish while the map lives. Index files are
@@ -29,11 +28,20 @@ impl Map {
         // change a file in place. The map is read-only, and only bytes are ever read from it, for
         // which every bit pattern is valid.
         let map = unsafe { memmap2::Mmap::map(file)? };
-        Ok(Self { map })
+        Ok(Self { bytes: Bytes::Mapped(map) })
     }
 
     /// The bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.map
+    pub fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Mapped(map) => map,
+            Bytes::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Map {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes: Bytes::Owned(bytes) }
     }
 }

@@ -1,44 +1,344 @@
-//! What the writer needs of a disk, so that tests can put a bad one in its place.
+//! Where files lie: one trait, so that another storage can take the place of the disk.
+//!
+//! ```text
+//! Publish   what the writer of a file needs: create, rename, sync the folder, remove
+//! Storage   all of that, and: open, map, list, look at, change in place, lock, free space
+//! ```
+//!
+//! Two storages are real. [`Disk`] takes any path, for files that the user has named.
+//! [`Root`](crate::beneath::Root) belongs to an archive, and changes nothing outside its folder.
+//! An [`Archive`](crate::archive::Archive) and a recorder do everything through the storage that
+//! the archive was opened on. `testing` has a faulty one.
 //!
 //! A file comes to be in four steps: it is written under a temporary name, synced, renamed to its
 //! own name, and the folder is synced. Whenever the machine stops, the name leads to the old file
 //! or to the whole new one.
 
+mod disk;
+
 use std::fmt::Debug;
-use std::io;
+use std::io::{self, IoSlice, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::beneath::{Dir, Rights, split};
+use crate::beneath::{Rights, read_text, split};
+
+pub use crate::mmap::Map;
+pub use disk::Disk;
 
 #[cfg(not(unix))]
 compile_error!("tapdex needs Unix: links, locks and folders that can be synced");
 
-/// A place for files. [`Disk`] is the real one, [`Root`](crate::beneath::Root) that of an archive.
-pub trait Storage: Debug {
+/// What the writer of a file needs of a storage.
+pub trait Publish: Debug + Send + Sync {
     /// Creates a file, in the place of one that a killed process has left behind, and holds it:
     /// until the file is dropped, another `create` of it fails with
     /// [`io::ErrorKind::WouldBlock`]. What has a second name, by a symbolic or a hard link, is not
     /// replaced: [`io::ErrorKind::AlreadyExists`].
-    fn create(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn StorageFile>>;
+    fn create(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn AppendFile>>;
     /// Gives a file another name, in the same folder; what had that name before is gone.
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()>;
-    /// Sees to it that the names in a folder outlast a crash.
+    /// Makes the names in a folder outlast a crash.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 }
 
-/// A file that is being written.
-pub trait StorageFile: Debug {
+/// A place for files.
+///
+/// Files may be read anywhere: captures stay where they are. What is changed lies beneath the root
+/// of the storage, if it has one.
+pub trait Storage: Publish {
+    /// Opens a regular file to be read. Anything else is refused at once:
+    /// [`io::ErrorKind::InvalidInput`].
+    fn open(&self, path: &Path, whose: Whose) -> io::Result<Reader>;
+    /// The bytes of a finished file that nobody changes any more.
+    fn map(&self, path: &Path, whose: Whose) -> io::Result<Map>;
+    /// What there is at a path.
+    fn metadata(&self, path: &Path, whose: Whose) -> io::Result<Metadata>;
+    /// The paths of all that is in a folder, in no order.
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
+    /// The one path of a file that has several, by links or `..`.
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf>;
+    /// Creates a file that must not be there yet, and holds it as [`create`](Publish::create) does.
+    fn create_new(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn WriteFile>>;
+    /// Opens a file to be changed in place. One that has a second name is refused.
+    fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+    /// Gives a file another name, in the same folder, unless something has that name already:
+    /// [`io::ErrorKind::AlreadyExists`].
+    fn rename_new(&self, source: &Path, target: &Path) -> io::Result<()>;
+    /// Removes a file that a killed process has left behind; one that is gone is fine. If somebody
+    /// holds it, this fails with [`io::ErrorKind::WouldBlock`].
+    fn remove_stale(&self, path: &Path) -> io::Result<()>;
+    /// Makes a folder, unless there is one.
+    fn make_folder(&self, path: &Path) -> io::Result<()>;
+    /// Takes a lock that lasts until it is dropped, or the process ends. If another process has
+    /// it, this fails with [`io::ErrorKind::WouldBlock`].
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Held>>;
+    /// Whether somebody has that lock.
+    fn is_locked(&self, path: &Path) -> io::Result<bool>;
+    /// How much room there is where a folder is.
+    fn space(&self, folder: &Path) -> io::Result<Space>;
+}
+
+/// Whose file is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// Somebody has named it: links are followed.
+    Named,
+    /// It has to be the archive's own: a link in its place is refused.
+    Own,
+}
+
+/// What there is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metadata {
+    /// What it is.
+    pub kind: FileKind,
+    /// Bytes that it has.
+    pub len: u64,
+    /// When it was changed last, in nanoseconds since 1970; 0 if that is not known.
+    pub modified_ns: u64,
+    /// Tells it from another file of the same name, and from itself after a change.
+    pub version: FileVersion,
+}
+
+/// Tells a file from another one of the same name, and from itself after a change. What the numbers
+/// mean is up to the storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileVersion(pub [u64; 4]);
+
+/// What there is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A link, a pipe, a device and the like.
+    Other,
+}
+
+impl Metadata {
+    /// Whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.kind == FileKind::File
+    }
+
+    /// Whether it is a folder.
+    pub fn is_folder(&self) -> bool {
+        self.kind == FileKind::Folder
+    }
+}
+
+/// What there is on a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Space {
+    /// Bytes that are in use.
+    pub used: u64,
+    /// Bytes that we may still use.
+    pub free: u64,
+}
+
+impl Space {
+    /// Percent that is in use, as `df` has it.
+    pub fn percent(&self) -> f64 {
+        100.0 * self.used as f64 / (self.used + self.free).max(1) as f64
+    }
+}
+
+/// A file that is written from its start to its end.
+pub trait AppendFile: Debug {
     /// Adds bytes at the end.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Sees to it that the bytes outlast the process, and that others can read them.
+    /// Makes the bytes outlast the process, and visible to others.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-    /// Sees to it that the bytes outlast a crash.
+    /// Makes the bytes outlast a crash.
     fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A file that is read.
+pub trait ReadFile: Debug + Send + Sync {
+    /// Reads bytes from an offset on; how many. None are left if there are none.
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// What it is now.
+    fn metadata(&self) -> io::Result<Metadata>;
+    /// Who may read what is made of it.
+    fn rights(&self) -> io::Result<Rights>;
+    /// The first offset from this one on that holds more than zeros, as far as the storage knows;
+    /// `None` if there is none.
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        Ok(Some(offset))
+    }
+}
+
+/// A file that is written in place.
+pub trait WriteFile: ReadFile {
+    /// Writes bytes at an offset; how many of them.
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
+    /// Makes what was written outlast a crash.
+    fn sync(&self) -> io::Result<()>;
+    /// Cuts off what is behind an offset. A file that is shorter stays as it is.
+    fn cut(&self, len: u64) -> io::Result<()>;
+    /// Holds the file until it is dropped; `false` if somebody else does.
+    fn hold(&self) -> io::Result<bool>;
+}
+
+/// A lock, until it is dropped.
+pub trait Held: Debug + Send + Sync {}
+
+impl<T: ReadFile + ?Sized> ReadFile for Box<T> {
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        (**self).read_at(target, offset)
+    }
+
+    fn metadata(&self) -> io::Result<Metadata> {
+        (**self).metadata()
+    }
+
+    fn rights(&self) -> io::Result<Rights> {
+        (**self).rights()
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        (**self).next_data(offset)
+    }
+}
+
+impl<T: ReadFile + ?Sized> ReadFile for &T {
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        (**self).read_at(target, offset)
+    }
+
+    fn metadata(&self) -> io::Result<Metadata> {
+        (**self).metadata()
+    }
+
+    fn rights(&self) -> io::Result<Rights> {
+        (**self).rights()
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        (**self).next_data(offset)
+    }
+}
+
+/// A file, and a place in it to read on from.
+#[derive(Debug)]
+pub struct Reader<F = Box<dyn ReadFile>> {
+    file: F,
+    position: u64,
+}
+
+impl<F: ReadFile> Reader<F> {
+    /// Reads from the start.
+    pub fn new(file: F) -> Self {
+        Self { file, position: 0 }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &F {
+        &self.file
+    }
+
+    /// The file alone.
+    pub fn into_file(self) -> F {
+        self.file
+    }
+}
+
+impl<F: ReadFile> Read for Reader<F> {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        let len = self.file.read_at(target, self.position)?;
+        self.position += len as u64;
+        Ok(len)
+    }
+}
+
+impl<F: ReadFile> Seek for Reader<F> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let moved = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::End(by) => self.file.metadata()?.len.checked_add_signed(by),
+            SeekFrom::Current(by) => self.position.checked_add_signed(by),
+        };
+        self.position = moved.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.position)
+    }
+}
+
+impl<'s> dyn Storage + 's {
+    /// Whether a path leads to something, links followed.
+    pub fn exists(&self, path: &Path) -> bool {
+        self.metadata(path, Whose::Named).is_ok()
+    }
+
+    /// Whether there is something of this name, even a link that leads nowhere.
+    pub fn has_name(&self, path: &Path) -> bool {
+        self.metadata(path, Whose::Own).is_ok()
+    }
+
+    /// Whether a path leads to a regular file, links followed.
+    pub fn is_file(&self, path: &Path) -> bool {
+        self.metadata(path, Whose::Named).is_ok_and(|data| data.is_file())
+    }
+
+    /// The text of a file of the archive's own that has at most so many bytes.
+    pub fn read_text(&self, path: &Path, most: u64) -> io::Result<String> {
+        read_text(self.open(path, Whose::Own)?, most)
+    }
+
+    /// Removes a file; one that is gone is fine.
+    pub fn remove_if_there(&self, path: &Path) -> io::Result<()> {
+        match self.remove(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Writes a whole file: its name leads to the old one or to all of the new one. `prepare` makes
+    /// the bytes while nobody else can write the file. If it returns none, the file is left as it
+    /// is.
+    pub fn replace(
+        &self,
+        path: &Path,
+        rights: Rights,
+        prepare: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> io::Result<()> {
+        let temporary = temporary_path(path);
+        let mut file = self.create(&temporary, rights)?;
+        let mut publish = |bytes: &[u8]| {
+            file.append(bytes)?;
+            file.sync()?;
+            self.rename(&temporary, path)
+        };
+        let done = prepare().map_or(Ok(false), |bytes| publish(&bytes).map(|()| true));
+        if !matches!(done, Ok(true)) {
+            // What is left over is removed the next time.
+            drop(self.remove(&temporary));
+        }
+        if done? { self.sync_folder(split(path)?.0) } else { Ok(()) }
+    }
+
+    /// Writes a whole file that is written often: it is not synced.
+    pub fn put(&self, path: &Path, bytes: &[u8], rights: Rights) -> io::Result<()> {
+        let temporary = temporary_path(path);
+        // What another process has left, or a link that somebody has put there.
+        self.remove_if_there(&temporary)?;
+        let file = self.create_new(&temporary, rights)?;
+        let mut done = 0;
+        while done < bytes.len() {
+            match file.write_at(&[IoSlice::new(&bytes[done..])], done as u64) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(len) => done += len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.rename(&temporary, path)
+    }
 }
 
 /// The temporary name of a file: hidden, and in the same folder.
@@ -55,45 +355,11 @@ pub fn temporary_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Writes a whole file: what has its name is the old one or all of the new one.
+/// Writes a whole file that the user has named: its name leads to the old one or to all of the new
+/// one.
 pub fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = temporary_path(path);
-    let mut file = Disk.create(&temporary, Rights::USUAL)?;
-    let written = file.append(bytes).and_then(|()| file.sync());
-    let renamed = written.and_then(|()| Disk.rename(&temporary, path));
-    if renamed.is_err() {
-        // What is left over is overwritten the next time.
-        let _ = Disk.remove(&temporary);
-    }
-    renamed?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    Disk.sync_folder(folder.unwrap_or(Path::new(".")))
-}
-
-/// The file system, for files that the user has named. A link to a folder is followed, one in the
-/// place of the file is not.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Disk;
-
-impl Storage for Disk {
-    fn create(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn StorageFile>> {
-        let (folder, name) = split(path)?;
-        Dir::open(folder)?.start(name, rights)
-    }
-
-    fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {
-        let ((folder, source), (_, target)) = (split(source)?, split(target)?);
-        Dir::open(folder)?.rename(source, target)
-    }
-
-    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        Dir::open(folder)?.sync()
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        let (folder, name) = split(path)?;
-        Dir::open(folder)?.remove(name)
-    }
+    let disk: &dyn Storage = &Disk;
+    disk.replace(path, Rights::USUAL, || Some(bytes.to_vec()))
 }
 
 /// A file in memory, for what is gone when the process ends.
@@ -109,8 +375,8 @@ impl Memory {
     }
 }
 
-impl Storage for Memory {
-    fn create(&self, _path: &Path, _rights: Rights) -> io::Result<Box<dyn StorageFile>> {
+impl Publish for Memory {
+    fn create(&self, _path: &Path, _rights: Rights) -> io::Result<Box<dyn AppendFile>> {
         Ok(Box::new(MemoryFile { bytes: Arc::clone(&self.bytes) }))
     }
 
@@ -132,7 +398,7 @@ struct MemoryFile {
     bytes: Arc<Mutex<Vec<u8>>>,
 }
 
-impl StorageFile for MemoryFile {
+impl AppendFile for MemoryFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(())
@@ -140,61 +406,5 @@ impl StorageFile for MemoryFile {
 
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_is_held_is_not_given_twice() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(".a.tmp");
-        let held = Disk.create(&path, Rights::USUAL).unwrap();
-        assert_eq!(
-            Disk.create(&path, Rights::USUAL).unwrap_err().kind(),
-            io::ErrorKind::WouldBlock
-        );
-        drop(held);
-        assert!(Disk.create(&path, Rights::USUAL).is_ok());
-    }
-
-    #[test]
-    fn what_was_flushed_is_there_for_others() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(".a.tmp");
-        let mut file = Disk.create(&path, Rights::USUAL).unwrap();
-        file.append(b"new").unwrap();
-        file.flush().unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"new");
-    }
-
-    #[test]
-    fn a_stale_file_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(".a.tmp");
-        std::fs::write(&path, "left behind").unwrap();
-        let mut file = Disk.create(&path, Rights::USUAL).unwrap();
-        file.append(b"new").unwrap();
-        file.sync().unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"new");
-    }
-
-    #[test]
-    fn a_file_with_a_second_name_is_not_emptied() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, other) = (folder.path().join(".a.tmp"), folder.path().join("other"));
-        std::fs::write(&other, "precious").unwrap();
-        for link in [std::fs::hard_link::<&Path, &Path>, std::os::unix::fs::symlink] {
-            link(&other, &path).unwrap();
-            assert_eq!(
-                Disk.create(&path, Rights::USUAL).unwrap_err().kind(),
-                io::ErrorKind::AlreadyExists
-            );
-            assert_eq!(std::fs::read(&other).unwrap(), b"precious");
-            std::fs::remove_file(&path).unwrap();
-        }
-        assert!(Disk.create(&path, Rights::USUAL).is_ok());
     }
 }

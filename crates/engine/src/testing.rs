@@ -10,6 +10,7 @@ mod decode;
 mod disk;
 pub mod filters;
 mod forge;
+mod memory_disk;
 pub mod mutate;
 mod recording;
 mod segment_device;
@@ -17,7 +18,7 @@ mod table;
 
 pub use capture::fuzz_pcap_read;
 pub use decode::fuzz_decode_frame;
-pub use disk::FaultyDisk;
+pub use disk::{Call, EIO, ENOSPC, FaultyDisk, Gate, Operation};
 pub use forge::{forge_note, fuzz_index_open, mend, relocate};
 pub use recording::fuzz_recording;
 pub use segment_device::{Fault, PlainDevice};

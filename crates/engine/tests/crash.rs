@@ -108,7 +108,7 @@ fn a_full_disk_leaves_nothing_behind() {
 #[test]
 fn the_faulty_disk_forgets_what_was_not_synced() {
     // A writer that leaves out either sync must be found out by the tests above.
-    use tapdex_engine::storage::Storage;
+    use tapdex_engine::storage::Publish;
     let temporary = temporary_path(path());
     for (sync, sync_folder) in [(false, true), (true, false)] {
         let disk = disk(Some(b"old"));

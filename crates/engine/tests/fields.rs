@@ -3,12 +3,14 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tapdex_engine::archive::{Archive, Column, Compared, Ingest, Input, Order, Segment};
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
 use tapdex_engine::fields::{self, Field, FieldKind, FieldSet, NAMES, Shown};
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{Answer, Query, count_name};
+use tapdex_engine::storage::{Disk, Storage};
 use tapdex_engine::testing::forge_note;
 use tapdex_engine::time::TimeRange;
 use tapdex_engine::traffic::{Profile, Traffic};
@@ -159,7 +161,8 @@ fn a_field_that_is_0_in_all_rows_is_not_an_unknown_one() {
         lines.map(|line| format!("{line}\n")).collect()
     };
     std::fs::write(&path, forge_note(&bytes, without).unwrap()).unwrap();
-    let forged = Segment::open(&path).unwrap();
+    let disk: Arc<dyn Storage> = Arc::new(Disk);
+    let forged = Segment::open(&disk, &path).unwrap();
     assert!(matches!(forged.columns().get(Field::IpDscp), Column::Unknown));
     assert!(matches!(forged.columns().get(Field::Vlan), Column::Known(_) | Column::Zero));
     let unknown = ask(&forged, text);

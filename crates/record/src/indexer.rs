@@ -11,7 +11,7 @@ use std::time::Instant;
 use tapdex_engine::archive::device::SegmentDevice;
 use tapdex_engine::archive::{Archive, ArchiveError, Drafter, Ingest, Input, Recording};
 use tapdex_engine::beneath::Rights;
-use tapdex_engine::storage::{Storage, StorageFile};
+use tapdex_engine::storage::{AppendFile, Publish};
 
 use crate::clock::{Clock, Moment};
 use crate::counters::Counters;
@@ -186,7 +186,7 @@ impl<'a> Drafts<'a> {
         }
         if let Err(error) = self.write(context, storage, recording, &now) {
             // A recording that was completed in this moment is indexed next.
-            if recording.unfinished_path().exists() {
+            if recording.is_unfinished() {
                 let message = Message::warn("searches have to read the open recording: ");
                 let message = message.file(recording.unfinished_path());
                 context.messages.say_once(message.because(&error));
@@ -229,9 +229,9 @@ struct Guarded<'s, 'a> {
     keeper: &'s Mutex<Keeper<'a>>,
 }
 
-impl Storage for Guarded<'_, '_> {
-    fn create(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn StorageFile>> {
-        self.archive.root().create(path, rights)
+impl Publish for Guarded<'_, '_> {
+    fn create(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn AppendFile>> {
+        self.archive.storage().create(path, rights)
     }
 
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {
@@ -241,15 +241,15 @@ impl Storage for Guarded<'_, '_> {
         if recording.is_none_or(|recording| recording.open().is_err()) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        self.archive.root().rename(source, target)
+        self.archive.storage().rename(source, target)
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        self.archive.root().sync_folder(folder)
+        self.archive.storage().sync_folder(folder)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.archive.root().remove(path)
+        self.archive.storage().remove(path)
     }
 }
 

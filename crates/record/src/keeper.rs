@@ -6,16 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use tapdex_engine::archive::{Archive, ArchiveError, Covered, Held, Loss, Recording, Segment};
-use tapdex_engine::beneath::open_own;
 use tapdex_engine::capture::CaptureReader;
 use tapdex_engine::capture::blocks::Statistics;
+use tapdex_engine::storage::{Space, Whose};
 
 use crate::clock::{AgeClock, Clock, Judged};
-use crate::disk::{Disk, Space};
 use crate::messages::Message;
 use crate::status::IndexUse;
 use crate::units::Retention;
@@ -117,7 +116,6 @@ pub(crate) struct Stock {
 pub(crate) struct Keeper<'a> {
     archive: &'a Archive,
     retention: Retention,
-    disk: &'a dyn Disk,
     clock: &'a dyn Clock,
     age_clock: AgeClock,
     /// What somebody should know.
@@ -140,13 +138,11 @@ impl<'a> Keeper<'a> {
     pub(crate) fn new(
         archive: &'a Archive,
         retention: Retention,
-        disk: &'a dyn Disk,
         clock: &'a dyn Clock,
     ) -> Result<Self, ArchiveError> {
         let mut keeper = Self {
             archive,
             retention,
-            disk,
             clock,
             age_clock: AgeClock::new(clock, false),
             says: Vec::new(),
@@ -175,14 +171,15 @@ impl<'a> Keeper<'a> {
     fn look_at(&mut self, recording: &Recording) -> Kept {
         let mut kept = Kept { time_min: u64::MAX, ..Kept::default() };
         let path = recording.sealed_path();
-        let Ok(metadata) = path.metadata() else { return kept };
-        kept.packet_bytes = metadata.len();
+        let storage = self.archive.storage();
+        let Ok(metadata) = storage.metadata(&path, Whose::Named) else { return kept };
+        kept.packet_bytes = metadata.len;
         for part in 0_u32.. {
             let index = recording.index_path(part);
-            let Ok(data) = index.metadata() else { break };
+            let Ok(data) = storage.metadata(&index, Whose::Named) else { break };
             kept.parts += 1;
-            kept.index_bytes += data.len();
-            let Ok(segment) = Segment::open(&index) else { continue };
+            kept.index_bytes += data.len;
+            let Ok(segment) = Segment::open(storage, &index) else { continue };
             let note = segment.note();
             kept.packets += note.records;
             kept.time_min = kept.time_min.min(note.time_min);
@@ -198,14 +195,12 @@ impl<'a> Keeper<'a> {
         kept.is_indexed = recording.is_indexed();
         kept.is_counted = kept.is_indexed;
         if !kept.is_indexed {
-            let (first, told) = head(&path).unwrap_or((u64::MAX, Vec::new()));
+            let (first, told) = head(recording).unwrap_or((u64::MAX, Vec::new()));
             kept.time_min = kept.time_min.min(first);
             if kept.parts == 0 {
                 kept.tell(&told);
             }
-            let since = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
-            let modified = since.and_then(|since| u64::try_from(since.as_nanos()).ok());
-            kept.time_max = kept.time_max.max(modified.unwrap_or(0));
+            kept.time_max = kept.time_max.max(metadata.modified_ns);
         }
         kept
     }
@@ -307,7 +302,7 @@ impl<'a> Keeper<'a> {
     }
 
     pub(crate) fn space(&self) -> io::Result<Space> {
-        self.disk.space(&self.archive.packets_folder())
+        self.archive.storage().space(&self.archive.packets_folder())
     }
 
     /// Recordings that are older than they may be at a time, the oldest first.
@@ -470,18 +465,18 @@ impl<'a> Keeper<'a> {
             let listed = if kept.is_indexed { None } else { self.archive.index_files().ok() };
             let of_it =
                 |path: &PathBuf| self.archive.recording_of(path).as_ref() == Some(&recording);
-            let more =
-                (0..).map(|part| recording.index_path(part)).take_while(|path| path.exists());
+            let is_there = |path: &PathBuf| self.archive.storage().exists(path);
+            let more = (0..).map(|part| recording.index_path(part)).take_while(is_there);
             listed.map_or_else(|| more.collect(), |all| all.into_iter().filter(of_it).collect())
         };
         // From the end: the index of the first packets is one that a search can use.
         let before: Vec<PathBuf> = indexes();
         for path in before.iter().rev().chain([&recording.sealed_path()]) {
-            self.archive.root().remove_if_there(path).ok()?;
+            self.archive.storage().remove_if_there(path).ok()?;
         }
         // Somebody else may have indexed it in the meantime.
         for path in indexes() {
-            self.archive.root().remove_if_there(&path).ok()?;
+            self.archive.storage().remove_if_there(&path).ok()?;
         }
         // On a full disk there is room now.
         self.remember();
@@ -502,9 +497,9 @@ impl<'a> Keeper<'a> {
     }
 }
 
-/// The time of the first packet of a file, and what is said in front of that.
-fn head(path: &Path) -> Option<(u64, Vec<Statistics>)> {
-    let mut reader = CaptureReader::open(open_own(path).ok()?).ok()?;
+/// The time of the first packet of a recording, and what is said in front of that.
+fn head(recording: &Recording) -> Option<(u64, Vec<Statistics>)> {
+    let mut reader = CaptureReader::open(recording.open().ok()?).ok()?;
     reader.gather_statistics();
     let first = reader.next().ok()??.time_ns;
     Some((first, reader.take_statistics()))

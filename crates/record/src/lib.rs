@@ -19,7 +19,6 @@
 
 pub mod clock;
 pub mod control;
-pub mod disk;
 pub mod keeper;
 pub mod messages;
 pub mod metrics;

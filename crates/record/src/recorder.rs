@@ -22,7 +22,6 @@ use tapdex_engine::archive::{Archive, ArchiveError, Recording, Recovered};
 use crate::clock::{Clock, SystemClock};
 use crate::control::{Control, Orders};
 use crate::counters::{Counters, SourceCounters};
-use crate::disk::{Disk, FileSystem};
 use crate::index_queue::IndexQueue;
 use crate::keeper::Keeper;
 use crate::ledger::Ledger;
@@ -96,7 +95,6 @@ impl Default for RecordOptions {
 #[derive(Debug)]
 pub struct Recorder<'a> {
     archive: &'a Archive,
-    disk: &'a dyn Disk,
     clock: &'a dyn Clock,
     options: RecordOptions,
     sources: Vec<PacketSource>,
@@ -119,17 +117,7 @@ impl<'a> Recorder<'a> {
         sources: Vec<PacketSource>,
         options: RecordOptions,
     ) -> Result<Self, RecordError> {
-        Self::on_disk(archive, sources, options, &FileSystem)
-    }
-
-    /// The same on a disk of one's own.
-    pub fn on_disk(
-        archive: &'a Archive,
-        sources: Vec<PacketSource>,
-        options: RecordOptions,
-        disk: &'a dyn Disk,
-    ) -> Result<Self, RecordError> {
-        Self::on_machine(archive, sources, options, disk, &SystemClock)
+        Self::on_machine(archive, sources, options, &SystemClock)
     }
 
     /// The same with clocks of one's own.
@@ -137,18 +125,17 @@ impl<'a> Recorder<'a> {
         archive: &'a Archive,
         sources: Vec<PacketSource>,
         mut options: RecordOptions,
-        disk: &'a dyn Disk,
         clock: &'a dyn Clock,
     ) -> Result<Self, RecordError> {
         let run_lock = take_lock(archive)?;
         let packets = archive.packets_folder();
-        archive.root().make_folder(&packets).map_err(|source| ArchiveError::Io {
+        archive.storage().make_folder(&packets).map_err(|source| ArchiveError::Io {
             what: "create",
             path: packets,
             source,
         })?;
         let (recovered, unsealed) = archive.seal_unfinished(&AtomicBool::new(false))?;
-        let keeper = Keeper::new(archive, options.retention, disk, clock)?;
+        let keeper = Keeper::new(archive, options.retention, clock)?;
         if let Some(most) = keeper.bytes_kept() {
             let bytes = &mut options.rotation.bytes;
             *bytes = (*bytes).min((most / SHARE_OF_LIMIT).max(ROTATE_BYTES_MIN));
@@ -174,7 +161,6 @@ impl<'a> Recorder<'a> {
         *lock(&counters.counted) = Counted::all_of(last.unwrap_or(0));
         Ok(Self {
             archive,
-            disk,
             clock,
             options,
             sources,
@@ -212,7 +198,7 @@ impl<'a> Recorder<'a> {
         device: Option<&Mutex<dyn SegmentDevice>>,
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Status {
-        let Self { archive, disk, clock, options, sources, before, started_ns, .. } = self;
+        let Self { archive, clock, options, sources, before, started_ns, .. } = self;
         let (keeper, queue) = (&self.keeper, &self.queue);
         let (messages, counters) = (&self.messages, &self.counters);
         let names: Vec<String> = sources.iter().map(|source| source.name().to_string()).collect();
@@ -247,7 +233,6 @@ impl<'a> Recorder<'a> {
             messages,
             writer: writer::Context {
                 archive,
-                disk,
                 clock,
                 keeper,
                 messages,

@@ -29,7 +29,6 @@ use landlock::{
 };
 use tapdex_engine::archive::Archive;
 use tapdex_engine::beneath::{Dir, Rights};
-use tapdex_engine::storage::Storage;
 
 /// What landlock is asked for: all that was there in Linux 6.15. Older kernels do what they can.
 const LANDLOCK: ABI = ABI::V7;
@@ -221,13 +220,13 @@ pub fn try_all(prepared: &Prepared, archive: Option<&Archive>) -> Vec<Trial> {
 fn writes_into(archive: &Archive) -> std::io::Result<()> {
     let [hidden, path] =
         [".sandbox-check.tmp", ".sandbox-check"].map(|name| archive.folder().join(name));
-    let root = archive.root();
-    let mut file = root.create(&hidden, Rights::GROUP)?;
+    let storage = archive.storage();
+    let mut file = storage.create(&hidden, Rights::GROUP)?;
     file.append(b"a file")?;
     file.sync()?;
-    root.rename(&hidden, &path)?;
-    root.sync_folder(archive.folder())?;
-    root.remove(&path)
+    storage.rename(&hidden, &path)?;
+    storage.sync_folder(archive.folder())?;
+    storage.remove(&path)
 }
 
 fn writes_outside() -> bool {

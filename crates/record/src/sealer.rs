@@ -7,7 +7,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use tapdex_engine::archive::{Archive, Recording};
-use tapdex_engine::storage::Storage;
 
 use crate::clock::{Clock, Moment, Waiter};
 use crate::counters::Counters;
@@ -66,7 +65,7 @@ fn sync(context: &Context<'_, '_>) {
     let Some(growing) = context.current.get() else { return };
     let packets = growing.packets.load(Ordering::Relaxed);
     let folder = context.archive.packets_folder();
-    match growing.file.sync().and_then(|()| context.archive.root().sync_folder(&folder)) {
+    match growing.file.sync().and_then(|()| context.archive.storage().sync_folder(&folder)) {
         Ok(()) if growing.sync_failed.load(Ordering::Relaxed) => {}
         Ok(()) => context.counters.synced(packets),
         Err(error) => {
@@ -86,7 +85,7 @@ fn complete(context: &Context<'_, '_>, mut closed: Closed) -> Option<Closed> {
         return None;
     };
     let recording = &closed.recording;
-    if !recording.sealed_path().exists() && !recording.unfinished_path().exists() {
+    if !recording.is_sealed() && !recording.is_unfinished() {
         // The archive was removed, or its disk is gone.
         take_back(context, &closed, closed.packets);
         lock(context.keeper).closed(bytes);
@@ -106,13 +105,13 @@ fn complete(context: &Context<'_, '_>, mut closed: Closed) -> Option<Closed> {
 fn seal(context: &Context<'_, '_>, closed: &mut Closed) -> io::Result<()> {
     let recording = &closed.recording;
     let (hidden, path) = (recording.unfinished_path(), recording.sealed_path());
-    let root = context.archive.root();
+    let storage = context.archive.storage();
     // The system says only once that something is not on the disk.
     closed.file.sync().inspect_err(|_| closed.sync_failed = true)?;
-    if !root.exists(&path) {
-        root.rename(&hidden, &path)?;
+    if !storage.has_name(&path) {
+        storage.rename(&hidden, &path)?;
     }
-    root.sync_folder(path.parent().ok_or(io::ErrorKind::NotFound)?)?;
+    storage.sync_folder(path.parent().ok_or(io::ErrorKind::NotFound)?)?;
     let mut keeper = lock(context.keeper);
     keeper.add(recording.name(), kept(closed, closed.packets));
     keeper.closed(closed.bytes);

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tapdex_engine::archive::{Archive, Recording};
-use tapdex_engine::beneath::{Rights, open_own, read_text};
+use tapdex_engine::beneath::Rights;
 use tapdex_engine::capture::CaptureReader;
+use tapdex_engine::storage::Held;
 
 use crate::keeper::REASONS;
 use crate::metrics::{Exposition, Histogram};
@@ -235,8 +236,8 @@ impl Status {
     /// What the last recorder, or one that runs now, says of itself; `None` if there was none. A
     /// file that cannot be read as such is none.
     pub fn read(archive: &Archive) -> Option<Self> {
-        let file = open_own(&Self::path(archive)).ok()?;
-        toml::from_str(&read_text(file, STATUS_LEN_MAX).ok()?).ok()
+        let text = archive.storage().read_text(&Self::path(archive), STATUS_LEN_MAX);
+        toml::from_str(&text.ok()?).ok()
     }
 
     /// What was recorded in all runs. A recorder that was killed has not counted its last packets:
@@ -262,8 +263,7 @@ impl Status {
 
     /// Whether a recorder runs on the archive.
     pub fn is_running(archive: &Archive) -> bool {
-        let Ok(file) = open_own(&archive.folder().join(LOCK_NAME)) else { return false };
-        matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
+        archive.storage().is_locked(&archive.folder().join(LOCK_NAME)).unwrap_or(false)
     }
 
     /// Puts it into the archive. It is not synced: it is written every second.
@@ -272,8 +272,8 @@ impl Status {
         let text = toml::to_string(self).map_err(io::Error::other)?.into_bytes();
         match self.ended {
             // The last one is to outlast a loss of power.
-            true => archive.root().replace(&path, Rights::USUAL, || Some(text)),
-            false => archive.root().put(&path, &text, Rights::USUAL),
+            true => archive.storage().replace(&path, Rights::USUAL, || Some(text)),
+            false => archive.storage().put(&path, &text, Rights::USUAL),
         }
     }
 
@@ -477,18 +477,18 @@ fn stored(recording: &Recording) -> (u64, u64) {
 
 /// Held by a recorder as long as it runs.
 #[derive(Debug)]
-pub(crate) struct RunLock(#[allow(dead_code, reason = "held, not used")] std::fs::File);
+pub(crate) struct RunLock(#[allow(dead_code, reason = "held, not used")] Box<dyn Held>);
 
 impl RunLock {
     /// `None` if another recorder runs on the archive.
     pub(crate) fn take(archive: &Archive) -> io::Result<Option<Self>> {
-        let file = archive.root().lock_file(&archive.folder().join(LOCK_NAME))?;
         for _ in 0..LOCK_TRIES {
-            match file.try_lock() {
-                Ok(()) => return Ok(Some(Self(file))),
-                Err(std::fs::TryLockError::Error(error)) => return Err(error),
+            match archive.storage().lock(&archive.folder().join(LOCK_NAME)) {
                 // Who only looks whether a recorder runs holds it for a moment.
-                Err(std::fs::TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(LOCK_PAUSE);
+                }
+                lock => return Ok(Some(Self(lock?))),
             }
         }
         Ok(None)

@@ -14,12 +14,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tapdex_engine::archive::{Archive, ArchiveError, Covered, Recording};
+use tapdex_engine::beneath::Rights;
 use tapdex_engine::capture::blocks::{self, Statistics};
+use tapdex_engine::storage::WriteFile;
 
 use crate::clock::{Clock, Moment, Waiter};
 use crate::control::Orders;
 use crate::counters::{Counters, SourceCounters};
-use crate::disk::{Disk, PacketFile};
 use crate::keeper::Keeper;
 use crate::lock;
 use crate::messages::{Message, Messages};
@@ -46,7 +47,7 @@ const SEALING_TRIES: u32 = 50;
 #[derive(Debug)]
 pub(crate) struct Closed {
     pub(crate) recording: Recording,
-    pub(crate) file: Arc<dyn PacketFile>,
+    pub(crate) file: Arc<dyn WriteFile>,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) time_min: u64,
@@ -72,7 +73,7 @@ pub(crate) struct Current(Mutex<Option<Growing>>);
 pub(crate) struct Growing {
     pub(crate) recording: Recording,
     pub(crate) since: Moment,
-    pub(crate) file: Arc<dyn PacketFile>,
+    pub(crate) file: Arc<dyn WriteFile>,
     pub(crate) packets: Arc<AtomicU64>,
     /// It could not be synced once: the system would not say so again.
     pub(crate) sync_failed: Arc<AtomicBool>,
@@ -152,7 +153,7 @@ impl Open {
     }
 }
 
-fn write_all(file: &dyn PacketFile, parts: [&[u8]; 2], offset: u64) -> io::Result<()> {
+fn write_all(file: &dyn WriteFile, parts: [&[u8]; 2], offset: u64) -> io::Result<()> {
     let all = parts[0].len() + parts[1].len();
     let mut done = 0;
     while done < all {
@@ -216,7 +217,6 @@ struct Lost {
 #[derive(Debug)]
 pub(crate) struct Context<'s, 'a> {
     pub(crate) archive: &'a Archive,
-    pub(crate) disk: &'a dyn Disk,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) keeper: &'s Mutex<Keeper<'a>>,
     pub(crate) messages: &'s Messages<'a>,
@@ -472,7 +472,8 @@ impl<'s, 'a> Writer<'s, 'a> {
         self.last_number = recording.number().unwrap_or(self.last_number);
         let path = recording.unfinished_path();
         let failed = |source| ArchiveError::Io { what: "create", path: path.clone(), source };
-        let file = self.context.disk.create(self.context.archive.root(), &path).map_err(failed)?;
+        let storage = self.context.archive.storage();
+        let file = storage.create_new(&path, Rights::GROUP).map_err(failed)?;
         let growing = Growing {
             recording: recording.clone(),
             since: Moment::now(self.context.clock),
@@ -507,7 +508,7 @@ impl<'s, 'a> Writer<'s, 'a> {
         head.extend_from_slice(&told.bytes);
         if let Err(error) = open.append(&head) {
             // The next try has a name of its own.
-            drop(self.context.archive.root().remove_if_there(&path));
+            drop(storage.remove_if_there(&path));
             told.is_not_told();
             return Err(failed(error));
         }

@@ -32,7 +32,6 @@ use tapdex_engine::archive::{Ingest, Input};
 use tapdex_engine::index::ColumnIndex;
 use tapdex_engine::testing::PlainDevice;
 use tapdex_record::clock::{HandClock, Waiter};
-use tapdex_record::disk::FileSystem;
 use tapdex_record::recorder::{RecordError, Recorder};
 use tapdex_record::source::PacketSource;
 use tapdex_record::units::Rotation;
@@ -68,7 +67,7 @@ fn a_stalled_indexer_loses_nothing() {
     let opens = Opens(door.clone());
     let device = Mutex::new(Stalled { device: PlainDevice::default(), door: door.clone() });
     let source = PacketSource::made("made", true, numbered(0..2_000, 100));
-    let ended = rig.record(source, &FileSystem, Some(&device), |live| {
+    let ended = rig.record(source, None, Some(&device), |live| {
         live.until("ten wait", |status| status.waiting == 10);
         live.until("behind", |status| status.index_lag_seconds > 0.5);
         until("it stands at the door", || door.waiting.load(Ordering::SeqCst) == 1);
@@ -97,7 +96,7 @@ fn a_stalled_indexer_is_left_behind_at_the_end() {
     let opens = Opens(door.clone());
     let device = Mutex::new(Stalled { device: PlainDevice::default(), door });
     let source = PacketSource::made("made", false, numbered(0..1_000, 100));
-    let ended = rig.record(source, &FileSystem, Some(&device), |live| {
+    let ended = rig.record(source, None, Some(&device), |live| {
         live.until("five wait", |status| status.waiting == 5);
         live.control.stop.store(true, Ordering::SeqCst);
         // Who tells it has come by often since then. What the device has begun it ends; the rest is
@@ -160,7 +159,7 @@ fn recordings_end_by_time_and_when_told() {
     let (give, packets) = std::sync::mpsc::channel();
     let source = PacketSource::made("made", false, Box::new(packets.into_iter()));
     let clock = HandClock::new(now_ns());
-    let ended = rig.record_by(&clock, source, &FileSystem, None, |_| {
+    let ended = rig.record_by(&clock, source, None, None, |_| {
         let sealed = || rig.archive.recordings().unwrap().iter().filter(|r| r.is_sealed()).count();
         for (n, first) in [(0, 0), (1, 10)] {
             numbered(first..first + 10, 10).for_each(|packet| give.send(packet).unwrap());
@@ -178,7 +177,7 @@ fn recordings_end_by_time_and_when_told() {
     rig.options.rotation = Rotation::default();
     let (give, packets) = std::sync::mpsc::channel();
     let source = PacketSource::made("made", false, Box::new(packets.into_iter()));
-    rig.record(source, &FileSystem, None, |live| {
+    rig.record(source, None, None, |live| {
         for (n, first) in [(1, 20), (2, 30)] {
             numbered(first..first + 10, 10).for_each(|packet| give.send(packet).unwrap());
             live.until("written", |status| status.run.packets == n * 10);
@@ -199,7 +198,7 @@ fn an_archive_has_one_recorder() {
     let rig = Rig::new();
     let (give, packets) = std::sync::mpsc::channel::<Option<(u64, Vec<u8>)>>();
     let source = PacketSource::made("made", false, Box::new(packets.into_iter()));
-    rig.record(source, &FileSystem, None, |live| {
+    rig.record(source, None, None, |live| {
         live.until("it runs", |status| status.pid != 0);
         let refused = Recorder::new(&rig.archive, Vec::new(), rig.options.clone()).unwrap_err();
         let RecordError::Busy { pid, .. } = &refused else { panic!("{refused}") };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use tapdex_engine::beneath::Rights;
 use tapdex_engine::capture::FileFormat;
-use tapdex_engine::storage::{Disk, Storage, StorageFile, temporary_path};
+use tapdex_engine::storage::{AppendFile, Disk, Publish, temporary_path};
 
 use super::interrupt::{self, Pending};
 use super::{CANNOT_WRITE, chain};
@@ -103,7 +103,7 @@ enum Target<'a> {
     /// A device or a pipe: it is written to, and not replaced.
     Device(BufWriter<std::fs::File>),
     File {
-        file: Box<dyn StorageFile>,
+        file: Box<dyn AppendFile>,
         temporary: PathBuf,
         path: PathBuf,
         force: bool,

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut unsummed = 0;
     for (n, (path, size)) in files.iter().zip(sizes).enumerate() {
         let mut wrong = Vec::new();
-        match Segment::open(path) {
+        match Segment::open(archive.storage(), path) {
             Ok(segment) => {
                 let place = format!("segment {} of {}", n + 1, files.len());
                 work.progress.show_of(work.done, work.total, |_| place.clone());
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             Err(error) => wrong.push(chain(&error)),
         }
         work.done += size;
-        if !path.exists() {
+        if !archive.storage().exists(path) {
             // A recorder has made room in the meantime.
             continue;
         }

@@ -20,7 +20,7 @@ use crate::index::{
     Mark, PieceSums, RunBuilder, Schema, Width,
 };
 use crate::packet::{self, Headers};
-use crate::storage::Storage;
+use crate::storage::Publish;
 
 pub use on_device::DeviceReport;
 pub(super) use on_device::SharedDevice;
@@ -376,7 +376,7 @@ impl SegmentBuilder {
 /// Where an index goes, and who may read it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewFile<'a> {
-    pub(super) storage: &'a dyn Storage,
+    pub(super) storage: &'a dyn Publish,
     pub(super) path: &'a Path,
     pub(super) rights: Rights,
 }

@@ -17,14 +17,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::file_names::{capture_name, modified_ns};
+use super::file_names::capture_name;
 use super::note::{Covered, Loss};
 use super::recording::{is_recording, recording_number};
 use super::segment::Segment;
 use super::{Archive, ArchiveError, SettingsFault};
-use crate::beneath::{Rights, read_text};
+use crate::beneath::Rights;
 use crate::chain;
-use crate::storage::Storage;
+use crate::storage::Whose;
 use crate::time::TimeRange;
 
 const MISSING_NAME: &str = "missing.toml";
@@ -127,8 +127,7 @@ impl Gap {
         let (from_ns, time_max) = behind.before;
         // A file has no packets from after it was changed last, unless it is from the future.
         let last = Some(behind.modified_ns).filter(|&ns| ns > time_max);
-        let path = behind.path.canonicalize();
-        let path = path.as_ref().unwrap_or(&behind.path).display();
+        let path = behind.path.display();
         Self {
             bytes: behind.bytes,
             what: format!("{path}: indexed up to the damage: {}", behind.damage),
@@ -215,7 +214,7 @@ impl Survey {
                 continue;
             }
             gaps.push(Gap::behind(&Behind {
-                path: segment.packet_path(),
+                path: archive.real_path(segment.packet_path()),
                 damage: source.damage.clone(),
                 cut_short: source.cut_short,
                 bytes: (!source.is_copy()).then(|| source.len.saturating_sub(source.end)),
@@ -527,7 +526,7 @@ impl Archive {
     fn read_missing(&self, is_damaged: &mut bool) -> Result<Missing, ArchiveError> {
         use io::ErrorKind::{InvalidData, InvalidInput, NotFound};
         let path = self.missing_path();
-        let text = match self.root.read(&path).and_then(|file| read_text(file, FILE_LEN_MAX)) {
+        let text = match self.storage.read_text(&path, FILE_LEN_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == NotFound => return Ok(Missing::default()),
             Err(error) => {
@@ -555,8 +554,8 @@ impl Archive {
             read => return read,
         };
         let path = self.missing_path();
-        let until = path.symlink_metadata().map(|data| modified_ns(&data));
-        if self.root.rename(&path, &self.folder.join(DAMAGED_NAME)).is_err() {
+        let until = self.storage.metadata(&path, Whose::Own).map(|data| data.modified_ns);
+        if self.storage.rename(&path, &self.folder.join(DAMAGED_NAME)).is_err() {
             return Err(error);
         }
         let times = Covered { from_ns: 0, to_ns: until.unwrap_or(u64::MAX) };
@@ -567,7 +566,7 @@ impl Archive {
     fn change_missing(&self, change: impl FnOnce(&mut Missing)) -> Result<(), ArchiveError> {
         let path = self.missing_path();
         let mut read = Ok(());
-        let written = self.root.replace(&path, Rights::USUAL, || {
+        let written = self.storage.replace(&path, Rights::USUAL, || {
             let missing = self.mended_missing();
             let mut missing = missing.map_err(|error| read = Err(error)).ok()?;
             change(&mut missing);

@@ -14,14 +14,13 @@
 //! such a draft.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::builder::{Limits, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
 use super::completeness::{Behind, Gap, Loose, Survey, end_of};
-use super::file_names::{capture_name, modified_ns};
+use super::file_names::capture_name;
 use super::note::{Covered, Loss, Note, SourceFile, chained};
 use super::recording::{Recording, is_recording};
 use super::segment::{Segment, ends_sum};
@@ -29,7 +28,7 @@ use super::{Archive, ArchiveError, CodecChoice, Order};
 use crate::beneath::Rights;
 use crate::capture::{CaptureError, CaptureReader};
 use crate::index::Index;
-use crate::storage::{Memory, Storage};
+use crate::storage::{Memory, Publish, ReadFile, Reader, Storage};
 use crate::time::TimeRange;
 
 /// Packets of a draft that a recorder makes, at most: some hundredths of a second.
@@ -40,9 +39,9 @@ const DRAFT_RECORDS: usize = 1 << 18;
 pub struct Drafter<'a> {
     archive: &'a Archive,
     recording: Recording,
-    reader: CaptureReader<File>,
+    reader: CaptureReader<Reader>,
     /// The same file, to look again at what was read.
-    file: File,
+    file: Reader,
     /// What is behind the last draft.
     rest: SourceFile,
     /// Nobody writes more of it.
@@ -106,18 +105,18 @@ impl<'a> Drafter<'a> {
 
     /// Writes a draft of what has come since the last one, or of as much of it as a draft has.
     /// Returns how many packets that are.
-    pub fn write(&mut self, storage: &dyn Storage) -> Result<u64, ArchiveError> {
+    pub fn write(&mut self, storage: &dyn Publish) -> Result<u64, ArchiveError> {
         let mut builder = SegmentBuilder::new(self.archive.settings().fields);
         let Some(note) = self.read(&mut builder, &Limits::new(DRAFT_RECORDS, 1))? else {
             return Ok(0);
         };
         let folder = self.archive.drafts_folder();
         // An archive that is gone is not made again, only its folder of drafts.
-        let made = self.archive.root.make_folder(&folder);
+        let made = self.archive.storage.make_folder(&folder);
         made.map_err(|error| ArchiveError::io("create", &folder, error))?;
         let path = self.recording.draft_path(note.source.part);
         let rights =
-            Rights::of(&self.file).map_err(|error| ArchiveError::io("read", &path, error))?;
+            self.file.file().rights().map_err(|error| ArchiveError::io("read", &path, error))?;
         let file = NewFile { storage, path: &path, rights: rights.and(Rights::GROUP) };
         write(&mut builder, file, &note)?;
         self.rest.go_on(&note);
@@ -138,7 +137,8 @@ impl<'a> Drafter<'a> {
             let index = Index::from_bytes(memory.into_bytes());
             let index = index.map_err(ArchiveError::index(&path))?;
             self.rest.go_on(&note);
-            segments.push(Segment::in_memory(path, index, note));
+            let storage = Arc::clone(&self.archive.storage);
+            segments.push(Segment::in_memory(storage, path, index, note));
             if ended {
                 break;
             }
@@ -173,7 +173,7 @@ impl<'a> Drafter<'a> {
         }
         let mut source = self.rest.clone();
         source.end = self.reader.position();
-        let sum = ends_sum(&mut self.file, source.start, source.end);
+        let sum = ends_sum(self.file.file(), source.start, source.end);
         source.sum = sum.map_err(|error| ArchiveError::io("read", &path, error))?.unwrap_or(0);
         let mut note = Note::new(source, self.reader.layout().clone());
         builder.describe(&mut note);
@@ -189,15 +189,15 @@ impl<'a> Drafter<'a> {
     /// What is missing behind the last of these segments, which have all that can be read.
     fn gap(&self, before: Option<(u64, u64)>) -> Option<Gap> {
         let damage = self.damage.as_ref()?;
-        let data = self.file.metadata().ok();
-        let len = data.as_ref().map_or(0, |data| data.len());
+        let data = self.file.file().metadata().ok();
+        let len = data.map_or(0, |data| data.len);
         Some(Gap::behind(&Behind {
-            path: self.recording.sealed_path(),
+            path: self.archive.real_path(self.recording.sealed_path()),
             damage: damage.to_string(),
             cut_short: matches!(damage, CaptureError::Truncated { .. }),
             bytes: Some(len.saturating_sub(self.reader.position())),
             before: before.unwrap_or_default(),
-            modified_ns: data.map_or(0, |data| modified_ns(&data)),
+            modified_ns: data.map_or(0, |data| data.modified_ns),
         }))
     }
 
@@ -243,8 +243,8 @@ impl Archive {
     /// The files of drafts, and of those that are being written, the last first.
     pub(super) fn draft_files(&self) -> Result<Vec<(Recording, PathBuf)>, ArchiveError> {
         let folder = self.drafts_folder();
-        let mut paths: Vec<PathBuf> = match folder.read_dir() {
-            Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        let mut paths: Vec<PathBuf> = match self.storage.list(&folder) {
+            Ok(paths) => paths,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(ArchiveError::io("list", &folder, error)),
         };
@@ -340,7 +340,7 @@ impl Archive {
     ) -> Result<Survey, ArchiveError> {
         let mut drafts = match after {
             Some(_) => Vec::new(),
-            None => recorded_drafts(recording),
+            None => recorded_drafts(&self.storage, recording),
         };
         let after = drafts.last().map(Segment::note).or(after);
         let (mut loose, mut gaps) = (Vec::new(), Vec::new());
@@ -364,17 +364,18 @@ impl Archive {
 }
 
 /// The drafts that a recorder has made of a recording, as far as they can be used.
-fn recorded_drafts(recording: &Recording) -> Vec<Segment> {
+fn recorded_drafts(storage: &Arc<dyn Storage>, recording: &Recording) -> Vec<Segment> {
     let mut drafts: Vec<Segment> = Vec::new();
-    let Ok(mut file) = recording.open() else { return drafts };
+    let Ok(file) = recording.open() else { return drafts };
     for part in 0.. {
-        let Ok(draft) = Segment::open_draft(&recording.draft_path(part), recording) else { break };
+        let path = recording.draft_path(part);
+        let Ok(draft) = Segment::open_draft(storage, &path, recording) else { break };
         let note = draft.note();
         let follows = match drafts.last() {
             Some(last) => note.follows(last.note()),
             None => note.is_first(),
         };
-        let sum = ends_sum(&mut file, note.source.start, note.source.end);
+        let sum = ends_sum(file.file(), note.source.start, note.source.end);
         if !follows || !sum.is_ok_and(|sum| sum == Some(note.source.sum)) {
             break;
         }

@@ -1,13 +1,8 @@
 //! What files of an archive are called, and which capture they are of.
 
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
-/// When a file was changed last, in nanoseconds since 1970.
-pub(super) fn modified_ns(metadata: &std::fs::Metadata) -> u64 {
-    let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    since.and_then(|time| u64::try_from(time.as_nanos()).ok()).unwrap_or(0)
-}
+use crate::storage::{Storage, Whose};
 
 /// A name for what is made of a file: its own, and a number that tells files of one name apart.
 pub(super) fn segment_name(path: &Path) -> String {
@@ -25,9 +20,9 @@ pub(super) fn segment_name(path: &Path) -> String {
 
 /// A name for our copy of a compressed capture. Each version of it has one of its own: the copy of
 /// the last one is whole until this one is indexed.
-pub(super) fn copy_name(origin: &Path) -> String {
-    let metadata = origin.metadata().ok();
-    let version = metadata.map(|data| format!("{}-{}", data.len(), modified_ns(&data)));
+pub(super) fn copy_name(storage: &dyn Storage, origin: &Path) -> String {
+    let metadata = storage.metadata(origin, Whose::Named).ok();
+    let version = metadata.map(|data| format!("{}-{}", data.len, data.modified_ns));
     let name = origin.file_name().unwrap_or_default();
     segment_name(&origin.join(version.unwrap_or_default()).join(name))
 }

@@ -22,9 +22,8 @@ use std::sync::{Mutex, PoisonError};
 use super::builder::{DeviceReport, Limits, RECORDS_MAX, SegmentBuilder, SharedDevice};
 use super::device::SegmentDevice;
 use super::{Archive, ArchiveError};
-use crate::beneath::Root;
 use crate::lock;
-use crate::storage::Storage;
+use crate::storage::{Publish, Storage, Whose};
 use open::Known;
 use schedule::{AllParts, Job, Queue};
 
@@ -88,7 +87,7 @@ pub struct Ingest<'a> {
     stop: Option<&'a AtomicBool>,
     progress: Option<&'a (dyn Fn(Progress) + Sync)>,
     device: Option<&'a Mutex<dyn SegmentDevice>>,
-    storage: Option<&'a (dyn Storage + Sync)>,
+    storage: Option<&'a dyn Publish>,
 }
 
 impl std::fmt::Debug for Ingest<'_> {
@@ -220,7 +219,7 @@ impl<'a> Ingest<'a> {
 
     /// Has indexes written through this storage.
     #[must_use]
-    pub fn storage(mut self, storage: &'a (dyn Storage + Sync)) -> Self {
+    pub fn storage(mut self, storage: &'a dyn Publish) -> Self {
         self.storage = Some(storage);
         self
     }
@@ -239,7 +238,9 @@ impl<'a> Ingest<'a> {
             meter: Meter::default(),
         };
         let sizes = inputs.iter().filter_map(|input| match input {
-            Input::File(path) => path.metadata().ok().map(|data| data.len()),
+            Input::File(path) => {
+                self.files().metadata(path, Whose::Named).ok().map(|data| data.len)
+            }
             Input::Stdin(_) => None,
         });
         run.meter.bytes_total.store(sizes.sum(), Ordering::Relaxed);
@@ -267,8 +268,8 @@ impl<'a> Ingest<'a> {
         }
     }
 
-    fn root(&self) -> &'a Root {
-        self.archive.root()
+    fn files(&self) -> &'a dyn Storage {
+        &**self.archive.storage()
     }
 
     /// When a segment is closed.

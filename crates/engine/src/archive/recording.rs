@@ -7,19 +7,16 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::fs::{File, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-use rustix::io::Errno;
 
 use super::note::{Note, SourceFile};
 use super::segment::Segment;
 use super::{Archive, ArchiveError};
-use crate::beneath::{Root, cut, open_own};
 use crate::capture::{CaptureError, CaptureReader};
-use crate::storage::Storage;
+use crate::storage::{ReadFile, Reader, Storage, Whose, WriteFile};
 use crate::time::format_time;
 
 const PREFIX: &str = "rec-";
@@ -28,11 +25,26 @@ const UNFINISHED: &str = ".part";
 /// Files of a folder that the system tells of in one call, at least.
 const LISTED_AT_ONCE: usize = 100;
 
-/// A packet file of a recorder's, complete or not.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A packet file of a recorder's, complete or not. Recordings are compared by where they are.
+#[derive(Debug, Clone)]
 pub struct Recording {
     name: String,
     folder: PathBuf,
+    storage: Arc<dyn Storage>,
+}
+
+impl PartialEq for Recording {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.folder) == (&other.name, &other.folder)
+    }
+}
+
+impl Eq for Recording {}
+
+impl std::hash::Hash for Recording {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (&self.name, &self.folder).hash(state);
+    }
 }
 
 impl Recording {
@@ -80,11 +92,11 @@ impl Recording {
     }
 
     /// Opens it to be read, wherever it is now.
-    pub fn open(&self) -> io::Result<File> {
+    pub fn open(&self) -> io::Result<Reader> {
         let mut outcome = Err(io::ErrorKind::NotFound.into());
         // It may get its name between two looks.
         for path in [self.sealed_path(), self.unfinished_path(), self.sealed_path()] {
-            outcome = open_own(&path);
+            outcome = self.storage.open(&path, Whose::Own);
             match &outcome {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 _ => break,
@@ -95,14 +107,21 @@ impl Recording {
 
     /// Whether it is complete.
     pub fn is_sealed(&self) -> bool {
-        super::is_regular(&self.sealed_path())
+        super::is_regular(&*self.storage, &self.sealed_path())
+    }
+
+    /// Whether it still has the name that it has while it is written.
+    pub fn is_unfinished(&self) -> bool {
+        self.storage.exists(&self.unfinished_path())
     }
 
     /// Whether all parts of its index are there: from the first packet to the last, without a gap.
     pub fn is_indexed(&self) -> bool {
         let mut before = None::<Note>;
         for part in 0.. {
-            let Ok(segment) = Segment::open(&self.index_path(part)) else { return false };
+            let Ok(segment) = Segment::open(&self.storage, &self.index_path(part)) else {
+                return false;
+            };
             let note = segment.into_note();
             if !before.map_or(note.is_first(), |before| note.follows(&before)) {
                 return false;
@@ -145,22 +164,23 @@ impl Archive {
     /// was mounted on.
     pub fn new_recording(&self, now_ns: u64, after: u64) -> Result<Recording, ArchiveError> {
         let folder = self.packets_folder();
-        if !self.root.exists(&self.folder.join(super::SETTINGS_NAME)) {
+        if !self.storage.has_name(&self.folder.join(super::SETTINGS_NAME)) {
             return Err(ArchiveError::NoArchive { path: self.folder.clone() });
         }
-        let made = self.root.make_folder(&folder);
+        let made = self.storage.make_folder(&folder);
         made.map_err(|error| ArchiveError::io("create", &folder, error))?;
         let numbers = self.recordings()?.into_iter().filter_map(|found| found.number());
         let last = numbers.max().unwrap_or(0).max(after);
         let time = format_time(now_ns / 1_000_000_000 * 1_000_000_000);
         let time = time.split('.').next().unwrap_or_default().replace(['-', ':'], "");
         let name = format!("{PREFIX}{:010}-{time}Z{ENDING}", last.saturating_add(1));
-        Ok(Recording { name, folder })
+        Ok(Recording { name, folder, storage: Arc::clone(&self.storage) })
     }
 
     /// The recording of this name, whether it is there or not.
     pub fn recording(&self, name: &str) -> Recording {
-        Recording { name: name.to_owned(), folder: self.packets_folder() }
+        let (name, folder) = (name.to_owned(), self.packets_folder());
+        Recording { name, folder, storage: Arc::clone(&self.storage) }
     }
 
     /// The recording that an index file is about; `None` if it is about something else.
@@ -173,13 +193,17 @@ impl Archive {
     pub fn recordings(&self) -> Result<Vec<Recording>, ArchiveError> {
         let folder = self.packets_folder();
         let mut names = BTreeSet::new();
-        let entries = list_recordings(&folder, &mut names)?;
+        let entries = self.list_recordings(&mut names)?;
         if entries > LISTED_AT_ONCE {
             // One that gets its name between two calls of the system may be left out, but it gets
             // it only once.
-            list_recordings(&folder, &mut names)?;
+            self.list_recordings(&mut names)?;
         }
-        Ok(names.into_iter().map(|name| Recording { name, folder: folder.clone() }).collect())
+        let found = |name| {
+            let (folder, storage) = (folder.clone(), Arc::clone(&self.storage));
+            Recording { name, folder, storage }
+        };
+        Ok(names.into_iter().map(found).collect())
     }
 
     /// How many recordings are not indexed to their end, complete or not.
@@ -199,7 +223,7 @@ impl Archive {
         let (mut recovered, mut failed) = (Vec::new(), Vec::new());
         for recording in self.recordings()? {
             let path = recording.unfinished_path();
-            match seal(&self.root, &recording, stop) {
+            match seal(&recording, stop) {
                 Ok(Some(done)) => recovered.push(done),
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -212,86 +236,77 @@ impl Archive {
     /// Completes a recording whose lock the caller holds, as
     /// [`seal_unfinished`](Self::seal_unfinished) would one that nobody writes.
     pub fn seal_held(&self, recording: &Recording) -> io::Result<Recovered> {
-        let file = self.root.write(&recording.unfinished_path())?;
-        complete(&self.root, recording, file, &AtomicBool::new(false))
+        let file = self.storage.open_to_write(&recording.unfinished_path())?;
+        complete(recording, &*file, &AtomicBool::new(false))
     }
 
     /// What the indexes of a packet file are called. Those of a file in the archive itself go by
     /// its name alone, so that archives can be moved.
     pub(super) fn index_stem(&self, packets: &Path) -> String {
-        let ours = self.packets_folder().canonicalize().ok();
-        let parent = packets.parent().and_then(|parent| parent.canonicalize().ok());
+        let ours = self.storage.real_path(&self.packets_folder()).ok();
+        let parent = packets.parent().and_then(|parent| self.storage.real_path(parent).ok());
         match packets.file_name().and_then(|name| name.to_str()) {
             Some(name) if ours.is_some() && parent == ours => name.to_owned(),
             _ => super::file_names::segment_name(packets),
         }
     }
-}
 
-/// Adds the names of all recordings in a folder, and says how many files there are.
-fn list_recordings(folder: &Path, names: &mut BTreeSet<String>) -> Result<usize, ArchiveError> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(ArchiveError::io("list", folder, error)),
-    };
-    let mut count = 0;
-    for entry in entries {
-        let entry = entry.map_err(|error| ArchiveError::io("list", folder, error))?;
-        count += 1;
-        let name = entry.file_name();
-        let Some(name) = name.to_str() else { continue };
-        let unfinished = name.strip_prefix('.').and_then(|n| n.strip_suffix(UNFINISHED));
-        let name = unfinished.unwrap_or(name);
-        if is_recording(name) {
-            names.insert(name.to_owned());
+    /// Adds the names of all recordings, and says how many files there are beside them.
+    fn list_recordings(&self, names: &mut BTreeSet<String>) -> Result<usize, ArchiveError> {
+        let folder = self.packets_folder();
+        let paths = match self.storage.list(&folder) {
+            Ok(paths) => paths,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            Err(error) => return Err(ArchiveError::io("list", &folder, error)),
+        };
+        for path in &paths {
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            let unfinished = name.strip_prefix('.').and_then(|n| n.strip_suffix(UNFINISHED));
+            let name = unfinished.unwrap_or(name);
+            if is_recording(name) {
+                names.insert(name.to_owned());
+            }
         }
+        Ok(paths.len())
     }
-    Ok(count)
 }
 
 /// Completes a recording; `None` if somebody writes it, or it is complete.
-fn seal(root: &Root, recording: &Recording, stop: &AtomicBool) -> io::Result<Option<Recovered>> {
+fn seal(recording: &Recording, stop: &AtomicBool) -> io::Result<Option<Recovered>> {
     let path = recording.unfinished_path();
-    let file = root.write(&path)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(None),
-        Err(TryLockError::Error(error)) => return Err(error),
-    }
-    if !root.exists(&path) {
-        // Its owner has completed it in the meantime.
+    let file = recording.storage.open_to_write(&path)?;
+    // Its owner writes it, or has completed it in the meantime.
+    if !file.hold()? || !recording.storage.has_name(&path) {
         return Ok(None);
     }
-    complete(root, recording, file, stop).map(Some)
+    complete(recording, &*file, stop).map(Some)
 }
 
 /// Cuts a recording behind its last whole packet and gives it its name; one that has none is
 /// removed.
 fn complete(
-    root: &Root,
     recording: &Recording,
-    mut file: File,
+    file: &dyn WriteFile,
     stop: &AtomicBool,
 ) -> io::Result<Recovered> {
-    let path = recording.unfinished_path();
-    let len = file.metadata()?.len();
-    let (packets, end) = whole_packets(&mut file, stop)?;
+    let (storage, path) = (&recording.storage, recording.unfinished_path());
+    let len = file.metadata()?.len;
+    let (packets, end) = whole_packets(file, stop)?;
     if packets == 0 {
-        root.remove(&path)?;
+        storage.remove(&path)?;
         return Ok(Recovered { path, packets, bytes_cut: len });
     }
     let sealed = recording.sealed_path();
-    if root.exists(&sealed) {
+    if storage.has_name(&sealed) {
         return Err(two_of_a_name());
     }
-    cut(&file, end)?;
-    file.sync_all()?;
-    root.rename_new(&path, &sealed).map_err(|error| match error.kind() {
+    file.cut(end)?;
+    file.sync()?;
+    storage.rename_new(&path, &sealed).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => two_of_a_name(),
         _ => error,
     })?;
-    root.sync_folder(&recording.folder)?;
+    storage.sync_folder(&recording.folder)?;
     Ok(Recovered { path: sealed, packets, bytes_cut: len - end.min(len) })
 }
 
@@ -303,9 +318,9 @@ fn two_of_a_name() -> io::Error {
 /// How many whole packets there are, and where the file is to end. That is behind the last of them
 /// if what follows is the start of another, or nothing but zeros, which file systems leave after a
 /// loss of power. Anything else stays: somebody may want to look at it.
-fn whole_packets(file: &mut File, stop: &AtomicBool) -> io::Result<(u64, u64)> {
-    let len = file.metadata()?.len();
-    let mut reader = match CaptureReader::open(&mut *file) {
+fn whole_packets(file: &dyn ReadFile, stop: &AtomicBool) -> io::Result<(u64, u64)> {
+    let len = file.metadata()?.len;
+    let mut reader = match CaptureReader::open(Reader::new(file)) {
         Ok(reader) => reader,
         Err(error) if error.is_io() => return Err(io::Error::other(error)),
         Err(CaptureError::Truncated { .. }) => return Ok((0, 0)),
@@ -332,19 +347,17 @@ fn whole_packets(file: &mut File, stop: &AtomicBool) -> io::Result<(u64, u64)> {
 }
 
 /// Whether a file has nothing but zeros from an offset on.
-fn is_zero(file: &mut File, mut offset: u64, stop: &AtomicBool) -> io::Result<bool> {
+fn is_zero(file: &dyn ReadFile, mut offset: u64, stop: &AtomicBool) -> io::Result<bool> {
     let mut buffer = vec![0; 1 << 16];
     loop {
         if stop.load(Ordering::Relaxed) {
             return Err(interrupted());
         }
-        // Holes, which may be larger than any disk, are passed over.
-        match rustix::fs::seek(&*file, rustix::fs::SeekFrom::Data(offset)) {
-            Ok(data) => offset = data,
-            Err(Errno::NXIO) => return Ok(true),
-            Err(_) => offset = file.seek(SeekFrom::Start(offset))?,
+        match file.next_data(offset)? {
+            Some(data) => offset = data,
+            None => return Ok(true),
         }
-        match file.read(&mut buffer)? {
+        match file.read_at(&mut buffer, offset)? {
             0 => return Ok(true),
             len if buffer[..len].iter().any(|&byte| byte != 0) => return Ok(false),
             len => offset += len as u64,

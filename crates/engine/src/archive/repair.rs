@@ -22,7 +22,7 @@ use crate::error::IndexError;
 use crate::fields::{Field, FieldSet, Packet};
 use crate::index::MARK_RECORDS;
 use crate::packet::{Headers, decode};
-use crate::storage::Storage;
+use crate::storage::Whose;
 
 /// What processes that were killed leave in the folder of an archive; a recorder has the last.
 const OWN_TEMPORARY: [&[u8]; 3] =
@@ -111,6 +111,7 @@ impl<'a> Repair<'a> {
 
     /// Does it. A damaged index is replaced only when another one is complete.
     pub fn run(&self) -> Result<RepairReport, ArchiveError> {
+        let archive = self.archive;
         let mut report = RepairReport::default();
         self.remove_temporary(&mut report);
         let never = AtomicBool::new(false);
@@ -135,29 +136,30 @@ impl<'a> Repair<'a> {
             if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                 return Err(ArchiveError::Interrupted);
             }
-            let segment = Segment::open(path);
+            let segment = Segment::open(&archive.storage, path);
             if let Ok(segment) = &segment {
-                known.push((path.clone(), capture_of(segment)));
+                known.push((path.clone(), capture_of(archive, segment)));
             }
             let (message, unread) = self.check(segment.as_ref());
             if let Ok(segment) = &segment
                 && !unread.is_empty()
-                && path.exists()
+                && archive.storage.exists(path)
             {
-                let packets = real(segment.packet_path());
+                let packets = archive.real_path(segment.packet_path());
                 // What was packed is unpacked once more.
-                if capture_of(segment) == packets {
+                if capture_of(archive, segment) == packets {
                     kept.insert(packets);
                 }
                 for error in unread.into_errors() {
                     report.problems.push((path.clone(), error.to_string()));
                 }
-                damaged.push(Damaged { index: path.clone(), capture: Some(capture_of(segment)) });
+                let capture = Some(capture_of(archive, segment));
+                damaged.push(Damaged { index: path.clone(), capture });
             } else if let Err(message) = message
-                && path.exists()
+                && archive.storage.exists(path)
             {
                 report.problems.push((path.clone(), message));
-                let capture = segment.ok().map(|segment| capture_of(&segment));
+                let capture = segment.ok().map(|segment| capture_of(archive, &segment));
                 damaged.push(Damaged { index: path.clone(), capture });
             }
             if let Some(checked) = self.checked {
@@ -176,7 +178,7 @@ impl<'a> Repair<'a> {
                                    on purpose, tapdex index --force takes it in as it is";
                     report.left.push((damaged.index, message.into()));
                 }
-                Some(capture) if capture.is_file() => {
+                Some(capture) if archive.storage.is_file(&capture) => {
                     captures.entry(capture).or_default().push(damaged.index);
                 }
                 Some(capture) => {
@@ -192,14 +194,14 @@ impl<'a> Repair<'a> {
         let names: BTreeSet<&str> = files.iter().map(|path| capture_name(path)).collect();
         for copy in self.archive.copies_without_index(&names) {
             let name = copy.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if !is_regular(&copy) {
+            if !is_regular(&*archive.storage, &copy) {
                 report.left.push((copy, super::PacketsFault::NoFile.to_string()));
                 continue;
             }
             let what = if is_recording(name) { "a recording" } else { "our copy of a stream" };
             let message = format!("{}: {what} is not indexed", copy.display());
             report.problems.push((copy.clone(), message));
-            captures.entry(copy.canonicalize().unwrap_or(copy)).or_default();
+            captures.entry(archive.real_path(copy)).or_default();
         }
         if !captures.is_empty() {
             self.index_again(captures, &known, &mut report)?;
@@ -220,8 +222,8 @@ impl<'a> Repair<'a> {
             let is_draft = path.extension().is_some_and(|extension| extension == "tdx");
             let is_sound = |draft: Segment| draft.index().verify(&mut |_| {}).problems.is_empty();
             if is_draft
-                && !Segment::open(&path).is_ok_and(is_sound)
-                && archive.root.remove(&path).is_ok()
+                && !Segment::open(&archive.storage, &path).is_ok_and(is_sound)
+                && archive.storage.remove(&path).is_ok()
             {
                 report.removed.push(path);
             }
@@ -264,23 +266,24 @@ impl<'a> Repair<'a> {
 
     /// Captures that an index may have been made of.
     fn candidates(&self, known: &[(PathBuf, PathBuf)]) -> Vec<PathBuf> {
+        let storage = &self.archive.storage;
         let mut folders = BTreeSet::from([self.archive.packets_folder()]);
-        let parent = |path: &Path| path.canonicalize().ok()?.parent().map(Path::to_owned);
+        let parent = |path: &Path| storage.real_path(path).ok()?.parent().map(Path::to_owned);
         folders.extend(parent(&self.archive.folder));
         folders.extend(known.iter().filter_map(|(_, capture)| parent(capture)));
         let mut candidates = Vec::new();
         for path in &self.extra {
-            match path.is_dir() {
+            match storage.metadata(path, Whose::Named).is_ok_and(|data| data.is_folder()) {
                 true => drop(folders.insert(path.clone())),
                 false => candidates.push(path.clone()),
             }
         }
         for folder in folders {
             // What cannot be listed has nothing to offer.
-            let entries = folder.read_dir().into_iter().flatten().flatten();
-            candidates.extend(entries.map(|entry| entry.path()).filter(|path| path.is_file()));
+            let files = storage.list(&folder).unwrap_or_default();
+            candidates.extend(files.into_iter().filter(|path| storage.is_file(path)));
         }
-        let real = candidates.into_iter().filter_map(|path| path.canonicalize().ok());
+        let real = candidates.into_iter().filter_map(|path| storage.real_path(&path).ok());
         let real: BTreeSet<PathBuf> = real.collect();
         real.into_iter().collect()
     }
@@ -329,17 +332,15 @@ impl<'a> Repair<'a> {
         let folders =
             [archive.segments_folder(), archive.packets_folder(), archive.drafts_folder()];
         for folder in folders.into_iter().chain([archive.folder.clone()]) {
-            for entry in folder.read_dir().into_iter().flatten().flatten() {
-                let path = entry.path();
-                let name = entry.file_name();
-                let name = name.as_encoded_bytes();
+            for path in archive.storage.list(&folder).unwrap_or_default() {
+                let name = path.file_name().unwrap_or_default().as_encoded_bytes();
                 let is_temporary = name.starts_with(b".") && name.ends_with(b".tmp");
                 // In the archive's own folder there may be files of others.
                 let is_ours = folder != archive.folder || OWN_TEMPORARY.contains(&name);
                 if !is_temporary || !is_ours {
                     continue;
                 }
-                match archive.root.remove_stale(&path) {
+                match archive.storage.remove_stale(&path) {
                     Ok(()) => report.removed.push(path),
                     // Somebody writes it.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -495,25 +496,24 @@ fn digits_sum(packet: &Packet<'_>, known: FieldSet) -> u64 {
 }
 
 /// The capture that a segment was made of: what was taken in, or our copy if that is gone.
-fn capture_of(segment: &Segment) -> PathBuf {
+fn capture_of(archive: &Archive, segment: &Segment) -> PathBuf {
     let source = &segment.note().source;
     let folder = segment.path().parent().unwrap_or(Path::new(""));
     let origin = folder.join(source.origin());
-    match source.is_copy() && origin.is_file() {
-        true => real(origin),
-        false => real(segment.packet_path()),
+    match source.is_copy() && archive.storage.is_file(&origin) {
+        true => archive.real_path(origin),
+        false => archive.real_path(segment.packet_path()),
     }
-}
-
-fn real(path: PathBuf) -> PathBuf {
-    path.canonicalize().unwrap_or(path)
 }
 
 /// What the indexes of a capture are called: after the file that has its packets.
 fn packets_stem(capture: &Path, archive: &Archive) -> Option<String> {
-    let copy = archive.packets_folder().join(format!("{}.pcap", copy_name(capture)));
+    let storage = &archive.storage;
+    let name = copy_name(&**storage, capture);
+    let copy = archive.packets_folder().join(format!("{name}.pcap"));
     // A copy is only there where the capture is no packet file itself.
-    let packets = if copy.is_file() { copy.canonicalize().ok()? } else { capture.to_owned() };
+    let packets =
+        if storage.is_file(&copy) { storage.real_path(&copy).ok()? } else { capture.to_owned() };
     Some(archive.index_stem(&packets))
 }
 
@@ -625,7 +625,7 @@ mod tests {
         let archive = Archive::create(folder.path(), None, None).unwrap();
         let [held, left] =
             ["held", "left"].map(|name| archive.segments_folder().join(format!(".{name}.tdx.tmp")));
-        let file = archive.root().create(&held, Rights::USUAL).unwrap();
+        let file = archive.storage.create(&held, Rights::USUAL).unwrap();
         std::fs::write(&left, "half an index").unwrap();
         let report = Repair::new(&archive).run().unwrap();
         assert_eq!(report.removed, std::slice::from_ref(&left));

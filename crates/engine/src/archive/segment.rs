@@ -1,18 +1,18 @@
 //! A segment: an index, and the packets that it is about.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::columns::Columns;
 use super::error::{ArchiveError, NoteFault, PacketsFault};
 use super::note::Note;
 use super::recording::{Recording, is_recording};
 use super::unread::{Unread, UnreadPackets};
-use crate::beneath::open_named;
 use crate::capture::{CaptureReader, Record};
 use crate::index::{Index, MARK_RECORDS, Piece, Pieces};
 use crate::packet::LinkType;
+use crate::storage::{ReadFile, Reader, Storage, Whose};
 
 /// Bytes at each end of a segment's packets by which they are recognised.
 const SUM_BYTES: u64 = 4_096;
@@ -20,6 +20,7 @@ const SUM_BYTES: u64 = 4_096;
 /// An index and the packets that it is about.
 #[derive(Debug)]
 pub struct Segment {
+    storage: Arc<dyn Storage>,
     path: PathBuf,
     index: Index,
     note: Note,
@@ -39,8 +40,9 @@ enum SegmentKind {
 
 impl Segment {
     /// Opens the index file of a segment. Its packets are not looked at.
-    pub fn open(path: &Path) -> Result<Self, ArchiveError> {
-        let index = Index::open_own(path).map_err(ArchiveError::index(path))?;
+    pub fn open(storage: &Arc<dyn Storage>, path: &Path) -> Result<Self, ArchiveError> {
+        let index = Index::open_on(&**storage, path, Whose::Own);
+        let index = index.map_err(ArchiveError::index(path))?;
         let bad = |fault| ArchiveError::BadNote { path: path.to_owned(), fault };
         let bytes = index.note().map_err(ArchiveError::index(path))?;
         let note = Note::from_bytes(bytes.ok_or_else(|| bad(NoteFault::Missing))?).map_err(bad)?;
@@ -50,12 +52,17 @@ impl Segment {
         if note.records != u64::from(index.rows()) {
             return Err(bad(NoteFault::OtherRecords { records: note.records }));
         }
-        Ok(Self { path: path.to_owned(), index, note, kind: SegmentKind::Indexed })
+        let (storage, path) = (Arc::clone(storage), path.to_owned());
+        Ok(Self { storage, path, index, note, kind: SegmentKind::Indexed })
     }
 
     /// Opens a draft of a recording.
-    pub(super) fn open_draft(path: &Path, recording: &Recording) -> Result<Self, ArchiveError> {
-        let mut draft = Self::open(path)?;
+    pub(super) fn open_draft(
+        storage: &Arc<dyn Storage>,
+        path: &Path,
+        recording: &Recording,
+    ) -> Result<Self, ArchiveError> {
+        let mut draft = Self::open(storage, path)?;
         draft.kind = SegmentKind::Draft;
         // The recorder may see the archive in another place.
         draft.note.source.find_in(recording.as_source());
@@ -63,8 +70,13 @@ impl Segment {
     }
 
     /// A segment whose index is in memory only.
-    pub(super) fn in_memory(path: PathBuf, index: Index, note: Note) -> Self {
-        Self { path, index, note, kind: SegmentKind::InMemory }
+    pub(super) fn in_memory(
+        storage: Arc<dyn Storage>,
+        path: PathBuf,
+        index: Index,
+        note: Note,
+    ) -> Self {
+        Self { storage, path, index, note, kind: SegmentKind::InMemory }
     }
 
     /// Whether its index is in memory only: its packets were recorded a short while ago.
@@ -85,7 +97,8 @@ impl Segment {
     /// Whether retention has removed it since it was opened, packets and index.
     pub fn is_gone(&self) -> bool {
         // A draft goes after the packets.
-        (self.is_draft() || !self.path.exists()) && !self.packet_path().exists()
+        (self.is_draft() || !self.storage.exists(&self.path))
+            && !self.storage.exists(&self.packet_path())
     }
 
     /// Its index file, or the one that it will have.
@@ -133,16 +146,16 @@ impl Segment {
     pub fn packet_path(&self) -> PathBuf {
         let folder = self.path.parent().unwrap_or(Path::new(""));
         let near = folder.join(self.note.source.path());
-        if near.exists() { near } else { self.note.source.absolute_path() }
+        if self.storage.exists(&near) { near } else { self.note.source.absolute_path() }
     }
 
     /// Opens its packets. An error if the file is gone, or is not the one that was indexed. Where
     /// there are checksums of the packets, these tell of each packet whether it is.
     pub fn packets(&self) -> Result<Packets<'_>, ArchiveError> {
-        let (path, mut file) = self.open_packets()?;
+        let (path, file) = self.open_packets()?;
         let pieces = self.index.pieces().map_err(ArchiveError::index(&self.path))?;
         if pieces.is_none() {
-            self.check_ends_of(&path, &mut file)?;
+            self.check_ends_of(&path, file.file())?;
         }
         let layout = self.note.layout.clone();
         let reader = CaptureReader::resume(file, layout, self.note.source.start)
@@ -152,17 +165,17 @@ impl Segment {
 
     /// An error unless the first and the last bytes of its packets are those that were indexed.
     pub fn check_ends(&self) -> Result<(), ArchiveError> {
-        let (path, mut file) = self.open_packets()?;
-        self.check_ends_of(&path, &mut file)
+        let (path, file) = self.open_packets()?;
+        self.check_ends_of(&path, file.file())
     }
 
-    fn open_packets(&self) -> Result<(PathBuf, File), ArchiveError> {
+    fn open_packets(&self) -> Result<(PathBuf, Reader), ArchiveError> {
         let mut path = self.packet_path();
-        let mut opened = open_named(&path);
+        let mut opened = self.storage.open(&path, Whose::Named);
         if self.is_draft() && opened.is_err() {
             // A recording gets its name when it is complete, and that may be just now.
             path = self.note.source.absolute_path();
-            opened = open_named(&path);
+            opened = self.storage.open(&path, Whose::Named);
         }
         match opened {
             Ok(file) => Ok((path, file)),
@@ -173,7 +186,7 @@ impl Segment {
         }
     }
 
-    fn check_ends_of(&self, path: &Path, file: &mut File) -> Result<(), ArchiveError> {
+    fn check_ends_of(&self, path: &Path, file: &dyn ReadFile) -> Result<(), ArchiveError> {
         let source = &self.note.source;
         let sum = ends_sum(file, source.start, source.end);
         let sum = sum.map_err(|error| ArchiveError::io("read", path, error))?;
@@ -185,13 +198,14 @@ impl Segment {
 }
 
 /// The checksum of the first and the last bytes of a range; `None` if the file does not have it.
-pub(super) fn ends_sum(file: &mut File, start: u64, end: u64) -> io::Result<Option<u32>> {
+pub(super) fn ends_sum(file: &dyn ReadFile, start: u64, end: u64) -> io::Result<Option<u32>> {
     let len = end.saturating_sub(start).min(SUM_BYTES);
     let mut sum = 0;
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
     for offset in [start, end.saturating_sub(len)] {
-        file.seek(SeekFrom::Start(offset))?;
-        match file.read_exact(&mut bytes) {
+        let mut reader = Reader::new(file);
+        reader.seek(SeekFrom::Start(offset))?;
+        match reader.read_exact(&mut bytes) {
             Ok(()) => sum = crc32c::crc32c_append(sum, &bytes),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             Err(error) => return Err(error),
@@ -205,7 +219,7 @@ pub(super) fn ends_sum(file: &mut File, start: u64, end: u64) -> io::Result<Opti
 pub struct Packets<'a> {
     segment: &'a Segment,
     path: PathBuf,
-    reader: CaptureReader<File>,
+    reader: CaptureReader<Reader>,
     /// The record that the reader would give next.
     next: u32,
     /// The checksums, if there are any.

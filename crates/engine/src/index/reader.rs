@@ -3,7 +3,6 @@
 mod column;
 mod section;
 
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -22,9 +21,8 @@ use super::parting::Parting;
 use super::rowmap::{Codes, RowMap};
 use super::schema::{ColumnSpec, Schema};
 use super::sums::Pieces;
-use crate::beneath::open_own;
 use crate::error::{Expected, IndexError};
-use crate::mmap::Map;
+use crate::storage::{Disk, Map, Storage, Whose};
 
 pub use column::Column;
 pub(crate) use section::Section;
@@ -44,7 +42,7 @@ pub const PROBLEMS_MAX: usize = 100;
 /// them and in no other is a matter of all of them: [`verify`](Index::verify) proves it.
 #[derive(Debug)]
 pub struct Index {
-    bytes: Bytes,
+    bytes: Map,
     version: u16,
     rows: u32,
     order: RowOrder,
@@ -73,21 +71,6 @@ const _: () = {
     const fn shared<T: Send + Sync>() {}
     shared::<Index>();
 };
-
-#[derive(Debug)]
-enum Bytes {
-    Mapped(Map),
-    Owned(Vec<u8>),
-}
-
-impl Bytes {
-    fn get(&self) -> &[u8] {
-        match self {
-            Bytes::Mapped(map) => map.bytes(),
-            Bytes::Owned(bytes) => bytes,
-        }
-    }
-}
 
 /// What is known of a column.
 #[derive(Debug)]
@@ -169,27 +152,27 @@ impl Verified {
 impl Index {
     /// Opens an index file. It must not be changed in place while it is open.
     pub fn open(path: &Path) -> Result<Self, IndexError> {
-        Self::mapped(path, Map::open(path))
+        Self::open_on(&Disk, path, Whose::Named)
     }
 
-    /// Opens an index file of an archive: a link to one is refused.
-    pub(crate) fn open_own(path: &Path) -> Result<Self, IndexError> {
-        Self::mapped(path, open_own(path).and_then(|file| Map::of(&file)))
-    }
-
-    fn mapped(path: &Path, map: io::Result<Map>) -> Result<Self, IndexError> {
-        let map = map.map_err(|error| IndexError::io("open", path, error))?;
-        Self::new(Bytes::Mapped(map))
+    /// Opens an index file of a storage.
+    pub(crate) fn open_on(
+        storage: &dyn Storage,
+        path: &Path,
+        whose: Whose,
+    ) -> Result<Self, IndexError> {
+        let map = storage.map(path, whose);
+        Self::new(map.map_err(|error| IndexError::io("open", path, error))?)
             .map_err(|error| IndexError::InFile { path: path.to_owned(), source: error.into() })
     }
 
     /// Opens an index that lies in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, IndexError> {
-        Self::new(Bytes::Owned(bytes))
+        Self::new(bytes.into())
     }
 
-    fn new(bytes: Bytes) -> Result<Self, IndexError> {
-        let file = bytes.get();
+    fn new(bytes: Map) -> Result<Self, IndexError> {
+        let file = bytes.bytes();
         // There is one version so far, so there is one way to go on.
         let version = decode_header(file)?;
         let (footer, directory) = Footer::decode(file)?;
@@ -338,7 +321,7 @@ impl Index {
 
     /// How many bytes the file has.
     pub fn len_bytes(&self) -> u64 {
-        self.bytes.get().len() as u64
+        self.bytes.bytes().len() as u64
     }
 
     fn state(&self, n: usize) -> Result<&ColumnState, IndexError> {
@@ -516,7 +499,7 @@ impl Index {
             found.sections += 1;
             each(&section.info());
         }
-        let directory = Footer::parse(self.bytes.get()).directory;
+        let directory = Footer::parse(self.bytes.bytes()).directory;
         self.verify_padding(end..directory, &mut found);
         // A damaged block has been named already: not once more for each bitmap in it.
         let mut add = |found: &mut Verified, error| match error {
@@ -545,7 +528,7 @@ impl Index {
     }
 
     fn verify_padding(&self, range: Range<u64>, found: &mut Verified) {
-        let bytes = self.bytes.get().get(size(range.start)..size(range.end)).unwrap_or_default();
+        let bytes = self.bytes.bytes().get(size(range.start)..size(range.end)).unwrap_or_default();
         for (offset, &byte) in (range.start..).zip(bytes) {
             let (section, expected) = (|| "padding".into(), Expected::Exactly(0));
             if let Err(error) = check_field(&section, "byte", offset, expected, byte.into()) {

@@ -14,7 +14,7 @@ use super::schema::{ColumnSpec, Schema};
 use super::sums::{self, PieceSums};
 use crate::beneath::Rights;
 use crate::error::{Expected, IndexError};
-use crate::storage::{Storage, StorageFile, temporary_path};
+use crate::storage::{AppendFile, Publish, temporary_path};
 
 const ZEROS: [u8; size(super::format::ALIGN)] = [0; size(super::format::ALIGN)];
 
@@ -43,7 +43,7 @@ pub struct IndexWriter<'s> {
 impl<'s> IndexWriter<'s> {
     /// Starts a file for a table of so many rows, in order of their arrival.
     pub fn create(
-        storage: &'s dyn Storage,
+        storage: &'s dyn Publish,
         path: &Path,
         rows: u32,
         schema: Schema,
@@ -53,7 +53,7 @@ impl<'s> IndexWriter<'s> {
 
     /// Starts a file that only some may read.
     pub fn with_rights(
-        storage: &'s dyn Storage,
+        storage: &'s dyn Publish,
         path: &Path,
         rows: u32,
         schema: Schema,
@@ -343,16 +343,16 @@ fn append_numbers<T: Copy, const N: usize>(
 /// A file under its temporary name. It is removed unless it is published.
 #[derive(Debug)]
 struct Pending<'s> {
-    storage: &'s dyn Storage,
+    storage: &'s dyn Publish,
     /// The temporary name.
     path: PathBuf,
     /// `None` once it was published or removed.
-    file: Option<Box<dyn StorageFile>>,
+    file: Option<Box<dyn AppendFile>>,
     len: u64,
 }
 
 impl<'s> Pending<'s> {
-    fn create(storage: &'s dyn Storage, path: PathBuf, rights: Rights) -> Result<Self, IndexError> {
+    fn create(storage: &'s dyn Publish, path: PathBuf, rights: Rights) -> Result<Self, IndexError> {
         match storage.create(&path, rights) {
             Ok(file) => Ok(Self { storage, path, file: Some(file), len: 0 }),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -363,7 +363,7 @@ impl<'s> Pending<'s> {
     }
 
     /// The file; an error if an earlier one has put an end to it.
-    fn file(&mut self) -> Result<&mut dyn StorageFile, IndexError> {
+    fn file(&mut self) -> Result<&mut dyn AppendFile, IndexError> {
         match &mut self.file {
             Some(file) => Ok(file.as_mut()),
             None => Err(IndexError::BadInput {

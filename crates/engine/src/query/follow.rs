@@ -1,7 +1,6 @@
 //! Packets as a recorder writes them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use super::question::{Query, Refusal};
 use crate::archive::{Archive, ArchiveError, PacketsFault, Recording, Segment, recording_number};
 use crate::capture::{CaptureError, CaptureReader, Layout, Record};
 use crate::packet::{Headers, LinkType};
+use crate::storage::Reader;
 
 /// A packet that has just been recorded.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +46,7 @@ pub struct Follow<'a> {
 #[derive(Debug)]
 struct Open {
     recording: Recording,
-    reader: CaptureReader<File>,
+    reader: CaptureReader<Reader>,
     /// The number of the next packet.
     number: u64,
 }
@@ -172,7 +172,7 @@ impl<'a> Follow<'a> {
     ) -> Result<bool, ArchiveError> {
         let (name, path) = (recording.name(), recording.sealed_path());
         // Asked before it is read: what is sealed or gone then does not grow any more.
-        let complete = recording.is_sealed() || !recording.unfinished_path().exists();
+        let complete = recording.is_sealed() || !recording.is_unfinished();
         if !self.open.contains_key(name) {
             match self.start(recording, complete)? {
                 Some(open) => drop(self.open.insert(name.to_owned(), open)),

@@ -11,7 +11,7 @@ use crate::index::{
     BLOCK_ROWS, Builder, ColumnIndex, ColumnSpec, CpuBuilder, Digits, Field, Index, IndexWriter,
     MARK_RECORDS, Mark, PieceSums, RowOrder, Rows, Schema, Width,
 };
-use crate::storage::Storage;
+use crate::storage::Publish;
 
 /// A table: the oracle of every look-up.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -91,7 +91,7 @@ impl Table {
     }
 
     /// Writes the table's index.
-    pub fn write(&self, storage: &dyn Storage, path: &Path) -> Result<u64, IndexError> {
+    pub fn write(&self, storage: &dyn Publish, path: &Path) -> Result<u64, IndexError> {
         let mut writer = IndexWriter::create(storage, path, self.rows, self.schema.clone())?;
         let (mut builder, mut index) = (CpuBuilder::new(1), ColumnIndex::default());
         for (spec, digits) in self.schema.columns().zip(&self.columns) {

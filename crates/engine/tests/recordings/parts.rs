@@ -8,7 +8,7 @@ use std::time::Duration;
 use tapdex_engine::archive::Drafter;
 use tapdex_engine::beneath::Rights;
 use tapdex_engine::query::Follow;
-use tapdex_engine::storage::{Disk, Storage, StorageFile};
+use tapdex_engine::storage::{AppendFile, Disk, Publish};
 
 use super::*;
 
@@ -48,8 +48,8 @@ fn part(path: &Path) -> usize {
     stem.rsplit_once('-').unwrap().1.parse().unwrap()
 }
 
-impl<F: Fn(usize)> Storage for Ordered<F> {
-    fn create(&self, path: &Path, rights: Rights) -> std::io::Result<Box<dyn StorageFile>> {
+impl<F: Fn(usize) + Send + Sync> Publish for Ordered<F> {
+    fn create(&self, path: &Path, rights: Rights) -> std::io::Result<Box<dyn AppendFile>> {
         Disk.create(path, rights)
     }
 

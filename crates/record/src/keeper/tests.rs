@@ -4,7 +4,6 @@ use tapdex_engine::time::TimeRange;
 
 use super::*;
 use crate::clock::HandClock;
-use crate::disk::FileSystem;
 use crate::messages::Level;
 use crate::source::numbered_frame;
 
@@ -34,7 +33,7 @@ fn recorded(times: &[u64]) -> (tempfile::TempDir, Archive) {
 }
 
 fn keep<'a>(archive: &'a Archive, clocks: &'a HandClock, retention: Retention) -> Keeper<'a> {
-    Keeper::new(archive, retention, &FileSystem, clocks).unwrap()
+    Keeper::new(archive, retention, clocks).unwrap()
 }
 
 fn by_age(hours: u64) -> Retention {

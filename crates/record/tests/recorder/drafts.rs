@@ -1,29 +1,24 @@
 //! Drafts of the recording that is open: they come, they go, and nothing depends on them.
 
 use std::fs;
-use std::io::{self, IoSlice};
-use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tapdex_engine::archive::{Archive, Ingest, Input, Recording};
-use tapdex_engine::beneath::Root;
 use tapdex_engine::capture::CaptureReader;
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{Follow, Query};
-use tapdex_engine::testing::PlainDevice;
+use tapdex_engine::testing::{Operation, PlainDevice};
 use tapdex_engine::time::TimeRange;
 use tapdex_record::clock::{HandClock, Waiter};
-use tapdex_record::disk::{Disk, FileSystem, PacketFile, Space};
 use tapdex_record::recorder::Recorder;
 use tapdex_record::source::PacketSource;
 
 use super::Stalled;
 use super::rig::{
-    BadDisk, Door, Live, Opens, PATIENCE, Rig, check_counts, frame, now_ns, numbered, settles,
-    until,
+    Door, Live, Opens, PATIENCE, Rig, check_counts, frame, now_ns, numbered, settles, until,
 };
 
 /// Packets that are enough for a draft.
@@ -160,7 +155,7 @@ fn check_end(rig: &Rig, packets: u64) {
 fn much_in_one_recording_makes_drafts() {
     let rig = Rig::new();
     let (give, source) = source();
-    let ended = rig.record(source, &FileSystem, None, |live| {
+    let ended = rig.record(source, None, None, |live| {
         feed(&give, live, 0..1_000);
         assert_eq!(found(&rig.archive), Vec::from_iter(0..1_000));
         // Who follows from here on is given every packet once, drafts or not.
@@ -201,7 +196,7 @@ fn much_in_one_recording_makes_drafts() {
 fn each_recording_has_drafts_of_its_own() {
     let rig = Rig::new();
     let (give, source) = source();
-    let ended = rig.record(source, &FileSystem, None, |live| {
+    let ended = rig.record(source, None, None, |live| {
         for n in 0..3 {
             feed(&give, live, n * (ENOUGH + 700)..(n + 1) * (ENOUGH + 700));
             until("a draft", || in_drafts(&rig.archive) > 0);
@@ -221,21 +216,21 @@ fn each_recording_has_drafts_of_its_own() {
 #[test]
 fn there_are_no_drafts_where_there_is_little_room() {
     let rig = Rig::new();
-    let disk = BadDisk::new(&rig.archive);
-    disk.faults.capacity.store(255 << 20, Ordering::SeqCst);
+    let disk = rig.disk();
+    disk.capacity(255 << 20);
     let (give, source) = source();
     let clock = clock();
-    let ended = rig.record_by(&clock, source, &disk, None, |_| {
+    let ended = rig.record_by(&clock, source, Some(&disk), None, |_| {
         feed_by(&clock, &rig, &give, 0..ENOUGH + 3_000);
         look(&clock);
         assert!(!rig.archive.folder().join("drafts").exists());
         assert_eq!(found(&rig.archive), Vec::from_iter(0..ENOUGH + 3_000));
         // Somebody makes room.
-        disk.faults.capacity.store(900 << 20, Ordering::SeqCst);
+        disk.capacity(900 << 20);
         look(&clock);
         assert!(in_drafts(&rig.archive) > 0);
         // And takes it again: what is there stays, and no more come.
-        disk.faults.others.store(800 << 20, Ordering::SeqCst);
+        disk.others(800 << 20);
         let names = drafts(&rig);
         feed_by(&clock, &rig, &give, ENOUGH + 3_000..2 * ENOUGH + 6_000);
         look(&clock);
@@ -253,7 +248,7 @@ fn there_are_no_drafts_of_what_is_complete_soon() {
     rig.options.rotation.time = Duration::from_secs(10);
     let (give, source) = source();
     let clock = clock();
-    let ended = rig.record_by(&clock, source, &FileSystem, None, |_| {
+    let ended = rig.record_by(&clock, source, None, None, |_| {
         feed_by(&clock, &rig, &give, 0..10);
         // Two seconds are soon.
         clock.pass(Duration::from_millis(8_100));
@@ -279,7 +274,7 @@ fn record_beside_a_file(rig: &Rig, at_start: bool) {
     }
     let (give, source) = source();
     let clock = clock();
-    let ended = rig.record_by(&clock, source, &FileSystem, None, |live| {
+    let ended = rig.record_by(&clock, source, None, None, |live| {
         if !at_start {
             put();
         }
@@ -328,7 +323,7 @@ fn drafts_of_what_retention_removes_go() {
     let opens = Opens(door.clone());
     let device = Mutex::new(Stalled { device: PlainDevice::default(), door: door.clone() });
     let (give, source) = source();
-    let ended = rig.record(source, &FileSystem, Some(&device), |live| {
+    let ended = rig.record(source, None, Some(&device), |live| {
         feed(&give, live, 0..ENOUGH + 500);
         until("a draft", || in_drafts(&rig.archive) > 0);
         live.control.rotate.store(true, Ordering::SeqCst);
@@ -371,7 +366,7 @@ fn endless() -> PacketSource {
 #[test]
 fn a_stop_while_drafts_are_made_leaves_nothing_behind() {
     let rig = Rig::new();
-    let ended = rig.record(endless(), &FileSystem, None, |live| {
+    let ended = rig.record(endless(), None, None, |live| {
         until("a draft", || !drafts(&rig).is_empty());
         live.control.stop.store(true, Ordering::SeqCst);
     });
@@ -385,7 +380,7 @@ fn a_stop_while_drafts_are_made_leaves_nothing_behind() {
 fn drafts_outlast_a_hurry() {
     let mut rig = Rig::new();
     rig.options.finish = Duration::ZERO;
-    let ended = rig.record(endless(), &FileSystem, None, |live| {
+    let ended = rig.record(endless(), None, None, |live| {
         until("a draft", || drafts(&rig).iter().any(|name| is_made(name)));
         live.control.stop.store(true, Ordering::SeqCst);
         live.control.hurry.store(true, Ordering::SeqCst);
@@ -442,61 +437,22 @@ fn a_start_removes_drafts_that_nobody_needs() {
     assert_eq!(rig.found(), Vec::from_iter((0..100).chain(200..400)));
 }
 
-/// A disk that keeps those waiting who ask for room, or sync.
-#[derive(Debug, Clone)]
-struct Slow {
-    space: Arc<Door>,
-    sync: Arc<Door>,
-}
-
-impl Disk for Slow {
-    fn create(&self, root: &Root, path: &Path) -> io::Result<Box<dyn PacketFile>> {
-        Ok(Box::new(SlowFile { file: FileSystem.create(root, path)?, disk: self.clone() }))
-    }
-
-    fn space(&self, _folder: &Path) -> io::Result<Space> {
-        self.space.pass();
-        Ok(Space { used: 0, free: u64::MAX / 4 })
-    }
-}
-
-#[derive(Debug)]
-struct SlowFile {
-    file: Box<dyn PacketFile>,
-    disk: Slow,
-}
-
-impl PacketFile for SlowFile {
-    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        self.file.write_at(parts, offset)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.disk.sync.pass();
-        self.file.sync()
-    }
-
-    fn cut(&self, len: u64) -> io::Result<()> {
-        self.file.cut(len)
-    }
-}
-
 /// A recording that is closed, and takes its time to become complete, while a draft of it is made.
 #[test]
 fn a_recording_may_be_closed_while_a_draft_is_made() {
     let rig = Rig::new();
-    let disk = Slow { space: Door::new(true), sync: Door::new(false) };
-    let [space, sync] = [Opens(disk.space.clone()), Opens(disk.sync.clone())];
+    let disk = rig.disk();
+    let sync = disk.on(Operation::Sync).named(".part").waits();
     let (give, source) = source();
     let clock = clock();
-    let ended = rig.record_by(&clock, source, &disk, None, |live| {
+    let ended = rig.record_by(&clock, source, Some(&disk), None, |live| {
         feed_by(&clock, &rig, &give, 0..ENOUGH + 10);
         // The indexer is kept where it is about to make a draft of what is open: nobody else asks
         // for room, who tells how it is has done so.
         settles(&clock, Waiter::Teller);
-        disk.space.set(false);
+        let space = disk.on(Operation::Space).waits();
         clock.pass(LOOK_EVERY);
-        until("it asks for room", || disk.space.waiting.load(Ordering::SeqCst) == 1);
+        until("it asks for room", || space.waiting() == 1);
         // What the writer says at the end shows that it closes it; it cannot become complete.
         let open = rig.archive.recordings().unwrap().pop().unwrap().unfinished_path();
         let bytes = || open.metadata().unwrap().len();
@@ -505,7 +461,7 @@ fn a_recording_may_be_closed_while_a_draft_is_made() {
         until("it is closed", || bytes() > before);
         drop(space);
         until("a draft", || in_drafts(&rig.archive) > 0);
-        until("it is about to become complete", || disk.sync.waiting.load(Ordering::SeqCst) == 1);
+        until("it is about to become complete", || sync.waiting() == 1);
         assert_eq!(found(&rig.archive), Vec::from_iter(0..ENOUGH + 10));
         assert!(open.exists());
         drop(sync);

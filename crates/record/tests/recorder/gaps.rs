@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use tapdex_engine::archive::{Cause, Gap};
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
+use tapdex_engine::testing::{ENOSPC, Operation};
 use tapdex_engine::time::TimeRange;
 use tapdex_record::clock::{Clock, HandClock, Waiter};
-use tapdex_record::disk::FileSystem;
 use tapdex_record::source::{CaptureOptions, PacketSource, SourceName};
 use tapdex_record::units::Retention;
 
 use super::rig::{
-    BadDisk, FRAME_BYTES, Live, Opens, Rig, check_counts, frame, now_ns, numbered, numbered_from,
-    settles, until,
+    FRAME_BYTES, Live, Rig, check_counts, frame, now_ns, numbered, numbered_from, settles, until,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -37,20 +36,19 @@ impl Rig {
     fn record_given(&self, clock: &HandClock, during: impl FnOnce(&Live<'_>, Given)) {
         let (give, packets) = std::sync::mpsc::channel();
         let source = PacketSource::made("made", false, Box::new(packets.into_iter()));
-        self.record_by(clock, source, &FileSystem, None, |live| during(live, give));
+        self.record_by(clock, source, None, None, |live| during(live, give));
     }
 }
 
 #[test]
 fn losses_outlast_their_recordings() {
     let mut rig = Rig::new().rotate_packets(1_000);
-    let disk = BadDisk::new(&rig.archive);
-    disk.faults.writes.set(false);
-    let opens = Opens(disk.faults.writes.clone());
+    let disk = rig.disk();
+    let gate = disk.on(Operation::Write).named(".part").waits();
     let source = PacketSource::made("made", true, numbered(0..20_000, u64::MAX));
-    let ended = rig.record(source, &disk, None, |live| {
+    let ended = rig.record(source, Some(&disk), None, |live| {
         live.until("losses", |status| status.run.lost.writer > 10_000);
-        drop(opens);
+        drop(gate);
     });
     let lost = ended.status.run.lost.sum();
     check_counts(&ended.status);
@@ -147,9 +145,8 @@ fn a_clock_that_was_ahead_hides_no_gap() {
 #[test]
 fn losses_that_could_not_be_told_have_their_times() {
     let rig = Rig::new();
-    let disk = BadDisk::new(&rig.archive);
-    disk.faults.writes.set(false);
-    let opens = Opens(disk.faults.writes.clone());
+    let disk = rig.disk();
+    let gate = disk.on(Operation::Write).named(".part").waits();
     let clock = HandClock::new(now_ns());
     // Packets have times of their own, by which it is seen that these are told.
     let start = clock.now_ns() + 1_000 * SECOND;
@@ -160,13 +157,12 @@ fn losses_that_could_not_be_told_have_their_times() {
         counter.fetch_add(u64::from(packet.is_some()), Ordering::SeqCst);
     });
     let source = PacketSource::made("made", true, Box::new(packets.chain(more)));
-    let ended = rig.record_by(&clock, source, &disk, None, |_| {
+    let ended = rig.record_by(&clock, source, Some(&disk), None, |_| {
         until("all have come", || taken.load(Ordering::SeqCst) == all);
-        drop(opens);
+        drop(gate);
         settles(&clock, Waiter::Writer);
         // The end of the recording finds no room.
-        disk.faults.capacity.store(disk.used(), Ordering::SeqCst);
-        disk.faults.lies.store(true, Ordering::SeqCst);
+        disk.on(Operation::Write).named(".part").fails(ENOSPC);
         drop(give);
     });
     let lost = ended.status.run.lost.sum();
@@ -201,7 +197,7 @@ fn a_source_that_is_gone_is_a_gap() {
     });
     let name = SourceName::Tcp(address.clone());
     let source = PacketSource::open(&name, &CaptureOptions::default()).unwrap();
-    rig.record(source, &FileSystem, None, |live| {
+    rig.record(source, None, None, |live| {
         live.until("both are written", |status| status.run.packets == 2);
         live.control.stop.store(true, Ordering::SeqCst);
     });

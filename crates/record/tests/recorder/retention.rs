@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use tapdex_engine::archive::{Ingest, Input};
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
-use tapdex_record::disk::FileSystem;
 use tapdex_record::source::PacketSource;
 use tapdex_record::status::Status;
 use tapdex_record::units::Retention;
 
 use super::rig::{
-    BadDisk, FRAME_BYTES, Rig, bytes_in, check_pauses, frame, now_ns, numbered, numbered_from,
-    until,
+    FRAME_BYTES, Rig, bytes_in, check_pauses, frame, now_ns, numbered, numbered_from, until,
 };
 
 /// Bytes of the archive.
@@ -90,12 +88,12 @@ fn by_bytes_however_few() {
 fn by_percent_of_the_disk() {
     let mut rig = Rig::new().rotate_packets(200);
     rig.options.retention = Retention { percent: Some(40.0), ..Retention::default() };
-    let disk = BadDisk::new(&rig.archive);
-    disk.faults.capacity.store(20 << 20, Ordering::SeqCst);
+    let disk = rig.disk();
+    disk.capacity(20 << 20);
     // What others have counts.
-    disk.faults.others.store(5 << 20, Ordering::SeqCst);
+    disk.others(5 << 20);
     let source = PacketSource::made("made", false, numbered(0..6_000, 200));
-    let status = rig.record(source, &disk, None, |_| ()).status;
+    let status = rig.record(source, Some(&disk), None, |_| ()).status;
     let kept = check_newest(&rig, &status, 6_000);
     assert!((2_000..=3_000).contains(&kept), "{kept}");
     assert!(disk.used() <= 8 << 20);
@@ -134,8 +132,8 @@ fn by_all_of_them() {
     let hour = 3_600_000_000_000;
     rig.record_all(numbered_from(now_ns() - 9 * hour, 0..400, 200));
     rig.record_all(numbered(400..4_000, 200));
-    let disk = BadDisk::new(&rig.archive);
-    disk.faults.capacity.store(100 << 20, Ordering::SeqCst);
+    let disk = rig.disk();
+    disk.capacity(100 << 20);
     rig.options.retention = Retention {
         bytes: Some(2 << 20),
         percent: Some(90.0),
@@ -143,7 +141,7 @@ fn by_all_of_them() {
         segments: Some(15),
     };
     let source = PacketSource::made("made", false, numbered(4_000..6_000, 200));
-    let status = rig.record(source, &disk, None, |_| ()).status;
+    let status = rig.record(source, Some(&disk), None, |_| ()).status;
     // The least of all holds in the end: not more than ten recordings fit.
     let kept = check_newest(&rig, &status, 6_000);
     assert!(kept <= 2_000 && kept.is_multiple_of(200) && used(&rig) <= 2 << 20, "{kept}");
@@ -181,7 +179,7 @@ fn captures_are_not_touched() {
         segments: Some(2),
     };
     let source = PacketSource::made("made", false, numbered(1_000..4_000, 200));
-    rig.record(source, &FileSystem, None, |_| ());
+    rig.record(source, None, None, |_| ());
     let found = rig.found();
     let recorded = found.len() as u64 - 1_000;
     assert!(recorded > 0 && recorded <= 400);

@@ -1,22 +1,19 @@
-//! A recorder, what it is fed with, and disks that misbehave.
+//! A recorder, and what it is fed with.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, IoSlice};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tapdex_engine::archive::device::SegmentDevice;
 use tapdex_engine::archive::{Archive, Cause, Compared};
-use tapdex_engine::beneath::Root;
 use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::Filter;
+use tapdex_engine::testing::FaultyDisk;
 use tapdex_engine::time::TimeRange;
 use tapdex_record::clock::{Clock, HandClock, SystemClock, Waiter};
 use tapdex_record::control::Control;
-use tapdex_record::disk::{Disk, FileSystem, PacketFile, Space};
 use tapdex_record::messages::Level;
 use tapdex_record::recorder::{RecordOptions, Recorder};
 use tapdex_record::reporter::Event;
@@ -82,42 +79,27 @@ pub(crate) fn settles(clock: &HandClock, who: Waiter) {
 /// A door that threads wait at until it is opened.
 #[derive(Debug)]
 pub(crate) struct Door {
-    /// How many may pass.
-    open: Mutex<u64>,
+    open: Mutex<bool>,
     changed: Condvar,
     pub(crate) waiting: AtomicU64,
 }
 
 impl Door {
     pub(crate) fn new(open: bool) -> Arc<Self> {
-        let door =
-            Self { open: Mutex::new(0), changed: Condvar::new(), waiting: AtomicU64::new(0) };
-        door.set(open);
-        Arc::new(door)
+        let (changed, waiting) = (Condvar::new(), AtomicU64::new(0));
+        Arc::new(Self { open: Mutex::new(open), changed, waiting })
     }
 
     pub(crate) fn pass(&self) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let open = self.open.lock().unwrap();
         // However a test ends, nobody stands here for ever.
-        let (mut open, _) =
-            self.changed.wait_timeout_while(open, PATIENCE, |open| *open == 0).unwrap();
-        *open = open.saturating_sub(1);
-        drop(open);
+        drop(self.changed.wait_timeout_while(open, PATIENCE, |open| !*open).unwrap());
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    pub(crate) fn set(&self, open: bool) {
-        // That is all that will ever come.
-        *self.open.lock().unwrap() = if open { u64::MAX } else { 0 };
-        self.changed.notify_all();
-    }
-
-    /// Lets one thread pass through a door that is closed.
-    pub(crate) fn let_one_pass(&self) {
-        let mut open = self.open.lock().unwrap();
-        *open = open.saturating_add(1);
-        drop(open);
+    fn set(&self, open: bool) {
+        *self.open.lock().unwrap() = open;
         self.changed.notify_all();
     }
 }
@@ -131,125 +113,11 @@ impl Drop for Opens {
     }
 }
 
-/// What a disk does wrong.
-#[derive(Debug)]
-pub(crate) struct Faults {
-    /// Writes wait here.
-    pub(crate) writes: Arc<Door>,
-    /// How long each write takes.
-    pub(crate) delay_ms: AtomicU64,
-    /// Bytes of the disk, and those that others use.
-    pub(crate) capacity: AtomicU64,
-    pub(crate) others: AtomicU64,
-    /// The disk says that it has room when it has none.
-    pub(crate) lies: AtomicBool,
-    /// Every so many writes one fails half-way; 0 for none.
-    pub(crate) fails_every: AtomicU64,
-    /// Syncs fail.
-    pub(crate) no_sync: AtomicBool,
-    /// Files whose syncs have failed.
-    pub(crate) unsynced: Mutex<BTreeSet<PathBuf>>,
-    writes_done: AtomicU64,
-}
-
-/// A disk with faults.
-#[derive(Debug, Clone)]
-pub(crate) struct BadDisk {
-    pub(crate) faults: Arc<Faults>,
-    archive: PathBuf,
-}
-
-impl BadDisk {
-    pub(crate) fn new(archive: &Archive) -> Self {
-        let faults = Faults {
-            writes: Door::new(true),
-            delay_ms: AtomicU64::new(0),
-            capacity: AtomicU64::new(u64::MAX / 4),
-            others: AtomicU64::new(0),
-            lies: AtomicBool::new(false),
-            fails_every: AtomicU64::new(0),
-            no_sync: AtomicBool::new(false),
-            unsynced: Mutex::default(),
-            writes_done: AtomicU64::new(0),
-        };
-        Self { faults: Arc::new(faults), archive: archive.folder().to_owned() }
-    }
-
-    /// Bytes of the disk that are in use.
-    pub(crate) fn used(&self) -> u64 {
-        let ours: u64 =
-            ["packets", "segments"].map(|name| bytes_in(&self.archive.join(name))).iter().sum();
-        ours + self.faults.others.load(Ordering::SeqCst)
-    }
-}
-
 /// Bytes of the files in a folder.
 pub(crate) fn bytes_in(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     // One may be removed in the meantime.
     entries.filter_map(|entry| entry.metadata().ok()).map(|data| data.len()).sum()
-}
-
-impl Disk for BadDisk {
-    fn create(&self, root: &Root, path: &Path) -> io::Result<Box<dyn PacketFile>> {
-        let file = FileSystem.create(root, path)?;
-        Ok(Box::new(BadFile { file, path: path.to_owned(), disk: self.clone() }))
-    }
-
-    fn space(&self, _folder: &Path) -> io::Result<Space> {
-        let capacity = self.faults.capacity.load(Ordering::SeqCst);
-        let used = self.used();
-        let free = match self.faults.lies.load(Ordering::SeqCst) {
-            true => u64::MAX / 4,
-            false => capacity.saturating_sub(used),
-        };
-        Ok(Space { used, free })
-    }
-}
-
-#[derive(Debug)]
-struct BadFile {
-    file: Box<dyn PacketFile>,
-    path: PathBuf,
-    disk: BadDisk,
-}
-
-impl PacketFile for BadFile {
-    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        let faults = &self.disk.faults;
-        faults.writes.pass();
-        std::thread::sleep(Duration::from_millis(faults.delay_ms.load(Ordering::SeqCst)));
-        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-        let done = faults.writes_done.fetch_add(1, Ordering::SeqCst) + 1;
-        let every = faults.fails_every.load(Ordering::SeqCst);
-        if every > 0 && done.is_multiple_of(every) {
-            self.file.write_at(&[IoSlice::new(&bytes[..bytes.len() / 2])], offset)?;
-            return Err(io::Error::from_raw_os_error(5)); // EIO
-        }
-        let len = self.path.metadata().map_or(offset, |data| data.len());
-        let capacity = faults.capacity.load(Ordering::SeqCst);
-        let free = capacity.saturating_sub(self.disk.used());
-        let most = (len + free).saturating_sub(offset);
-        let most = usize::try_from(most).unwrap().min(bytes.len());
-        if most == 0 {
-            return Err(io::Error::from_raw_os_error(28)); // ENOSPC
-        }
-        self.file.write_at(&[IoSlice::new(&bytes[..most])], offset)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        match self.disk.faults.no_sync.load(Ordering::SeqCst) {
-            true => {
-                self.disk.faults.unsynced.lock().unwrap().insert(self.path.clone());
-                Err(io::Error::from_raw_os_error(5))
-            }
-            false => self.file.sync(),
-        }
-    }
-
-    fn cut(&self, len: u64) -> io::Result<()> {
-        self.file.cut(len)
-    }
 }
 
 /// A recorder that runs.
@@ -299,6 +167,13 @@ impl Rig {
         Self { _folder: folder, archive, options }
     }
 
+    /// The disk of the archive, for faults to come. It has more room than anybody needs.
+    pub(crate) fn disk(&self) -> FaultyDisk {
+        let disk = FaultyDisk::over(&self.archive);
+        disk.capacity(u64::MAX / 4);
+        disk
+    }
+
     /// Recordings of so many packets.
     pub(crate) fn rotate_packets(mut self, packets: u64) -> Self {
         self.options.rotation = Rotation { packets, ..Rotation::default() };
@@ -309,7 +184,7 @@ impl Rig {
     pub(crate) fn record(
         &self,
         source: PacketSource,
-        disk: &dyn Disk,
+        disk: Option<&FaultyDisk>,
         device: Option<&Mutex<dyn SegmentDevice>>,
         during: impl FnOnce(&Live<'_>),
     ) -> Ended {
@@ -321,13 +196,16 @@ impl Rig {
         &self,
         clock: &dyn Clock,
         source: PacketSource,
-        disk: &dyn Disk,
+        disk: Option<&FaultyDisk>,
         device: Option<&Mutex<dyn SegmentDevice>>,
         during: impl FnOnce(&Live<'_>),
     ) -> Ended {
         let options = self.options.clone();
-        let recorder =
-            Recorder::on_machine(&self.archive, vec![source], options, disk, clock).unwrap();
+        let archive = match disk {
+            Some(disk) => Archive::open_on(disk.storage(), self.archive.folder()).unwrap(),
+            None => self.archive.clone(),
+        };
+        let recorder = Recorder::on_machine(&archive, vec![source], options, clock).unwrap();
         let (control, status) = (Control::default(), Mutex::new(Status::default()));
         let (ended, troubles) = (AtomicBool::new(false), Mutex::new(Vec::new()));
         let fullest = Mutex::new(0.0_f64);
@@ -362,7 +240,7 @@ impl Rig {
 
     /// Records these packets on a sound disk.
     pub(crate) fn record_all(&self, packets: Packets) -> Status {
-        self.record(PacketSource::made("made", false, packets), &FileSystem, None, |_| ()).status
+        self.record(PacketSource::made("made", false, packets), None, None, |_| ()).status
     }
 
     /// The numbers of all packets, in order of their times. Each is as it was made.

@@ -8,7 +8,6 @@ use crate::archive::file_names::capture_name;
 use crate::archive::note::SourceFile;
 use crate::archive::recording::is_recording;
 use crate::archive::{Archive, ArchiveError, PACKETS_NAME};
-use crate::storage::Storage;
 
 impl Ingest<'_> {
     /// Removes what no longer belongs to a capture, once all its parts are written. `last` is what
@@ -28,7 +27,7 @@ impl Ingest<'_> {
     fn remove_parts_after(&self, packets: &Path, part: u32) -> Result<(), ArchiveError> {
         for part in part + 1.. {
             let path = self.archive.index_path(packets, part);
-            match self.root().remove(&path) {
+            match self.files().remove(&path) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 Err(error) => return Err(ArchiveError::io("remove", &path, error)),
@@ -47,12 +46,12 @@ impl Ingest<'_> {
         source: &SourceFile,
     ) -> Result<(), ArchiveError> {
         let Input::File(path) = &run.inputs[input] else { return Ok(()) };
-        let origin = path.canonicalize().unwrap_or(path.clone());
+        let origin = self.archive.real_path(path.clone());
         let version = |source: &SourceFile| (source.len, source.modified_ns);
         let name = self.archive.index_stem(packets);
         for (known_origin, segments) in &run.known {
             let is_this = *known_origin == origin;
-            let is_renamed = !known_origin.exists()
+            let is_renamed = !self.files().exists(known_origin)
                 && segments.iter().any(|(_, note)| {
                     let known = &note.source;
                     (version(known), known.part, known.sum)
@@ -67,7 +66,7 @@ impl Ingest<'_> {
                 if capture_name(path) != name && is_old {
                     self.archive.remove_if_there(path)?;
                     if let Some(copy) = self.archive.own_copy(&note.source)
-                        && copy.canonicalize().is_ok_and(|copy| copy != packets)
+                        && self.files().real_path(&copy).is_ok_and(|copy| copy != packets)
                     {
                         self.archive.remove_if_there(&copy)?;
                     }

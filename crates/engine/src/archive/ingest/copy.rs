@@ -9,7 +9,7 @@ use crate::archive::ArchiveError;
 use crate::archive::UnpackLimit;
 use crate::beneath::Rights;
 use crate::capture::{CaptureReader, DecompressError, is_capture};
-use crate::storage::{Storage, temporary_path};
+use crate::storage::temporary_path;
 
 /// As many bytes of a stream as tell whether it is a capture.
 const FIRST_BYTES: usize = 64;
@@ -44,23 +44,23 @@ impl Ingest<'_> {
         rights: Rights,
     ) -> Result<Option<String>, ArchiveError> {
         let folder = self.archive.packets_folder();
-        let root = self.root();
-        root.make_folder(&folder).map_err(|e| ArchiveError::io("create", &folder, e))?;
+        let files = self.files();
+        files.make_folder(&folder).map_err(|e| ArchiveError::io("create", &folder, e))?;
         let temporary = temporary_path(target);
         let failed = |what| move |error| ArchiveError::io(what, target, error);
-        let mut file = root.create(&temporary, rights).map_err(failed("create"))?;
-        let free = stream.packed.and_then(|_| free_bytes(&folder));
+        let mut file = files.create(&temporary, rights).map_err(failed("create"))?;
+        let free = stream.packed.and_then(|_| Some(files.space(&folder).ok()?.free));
         let mut append = |bytes: &[u8]| file.append(bytes).map_err(failed("write"));
         let copied = self.copy_bytes(run, stream, free, &mut append);
         let result = copied.and_then(|broken| {
             file.sync().map_err(failed("write"))?;
-            root.rename(&temporary, target).map_err(failed("rename"))?;
-            root.sync_folder(&folder).map_err(failed("write"))?;
+            files.rename(&temporary, target).map_err(failed("rename"))?;
+            files.sync_folder(&folder).map_err(failed("write"))?;
             Ok(broken)
         });
         if result.is_err() {
             // Overwritten the next time if it cannot be removed.
-            drop(root.remove(&temporary));
+            drop(files.remove(&temporary));
         }
         result
     }
@@ -142,12 +142,6 @@ fn check_is_capture(bytes: &[u8], name: &Path) -> Result<(), ArchiveError> {
         Err(error) => ArchiveError::capture(name)(error),
         Ok(_) => ArchiveError::io("read", name, io::ErrorKind::InvalidData.into()),
     })
-}
-
-/// Bytes that are free where a folder is, if the system says so.
-fn free_bytes(folder: &Path) -> Option<u64> {
-    let stat = rustix::fs::statvfs(folder).ok()?;
-    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 /// Counts what is read.

@@ -1,7 +1,6 @@
 //! Whether a capture is new, unchanged or partly indexed, and where to read on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -9,21 +8,21 @@ use std::sync::atomic::AtomicU64;
 use super::copy::{Counted, StreamToCopy};
 use super::{Ingest, Input, Run};
 use crate::archive::ArchiveError;
-use crate::archive::file_names::{capture_name, copy_name, modified_ns, relative, segment_name};
+use crate::archive::file_names::{capture_name, copy_name, relative, segment_name};
 use crate::archive::note::{Note, SourceFile, chained};
 use crate::archive::recording::is_recording;
 use crate::archive::segment::{Segment, ends_sum};
-use crate::beneath::{Rights, open_named};
+use crate::beneath::{Rights, open_stream};
 use crate::capture::{CaptureReader, Compression, decompress};
 use crate::lock;
-use crate::storage::Storage;
+use crate::storage::{Metadata, ReadFile, Reader, Whose};
 
 /// The segments of captures, by where the capture is: their index files, and what they say.
 pub(super) type Known = BTreeMap<PathBuf, Vec<(PathBuf, Note)>>;
 
 /// A capture that is being read, and where it goes on.
 pub(super) struct OpenCapture {
-    pub(super) reader: CaptureReader<File>,
+    pub(super) reader: CaptureReader<Reader>,
     /// What all its segments say about it.
     pub(super) source: SourceFile,
     pub(super) path: PathBuf,
@@ -55,10 +54,10 @@ impl Ingest<'_> {
         let mut known = Known::new();
         for path in self.archive.index_files()?.into_iter().filter(|path| is_wanted(path)) {
             // One that cannot be opened is not known: its capture is indexed again.
-            let Ok(segment) = Segment::open(&path) else { continue };
+            let Ok(segment) = Segment::open(self.archive.storage(), &path) else { continue };
             let note = segment.note();
             let origin = folder.join(note.source.origin());
-            let origin = origin.canonicalize().unwrap_or(origin);
+            let origin = self.archive.real_path(origin);
             known.entry(origin).or_default().push((path, note.clone()));
         }
         known.values_mut().for_each(|parts| parts.sort_by_key(|(_, note)| note.source.part));
@@ -80,9 +79,9 @@ impl Ingest<'_> {
         };
         run.report(input, |report| report.path = path.clone());
         let failed = |what| move |error| ArchiveError::io(what, path, error);
-        let origin = path.canonicalize().map_err(failed("open"))?;
-        let metadata = origin.metadata().map_err(failed("read"))?;
-        if metadata.is_dir() {
+        let origin = self.files().real_path(path).map_err(failed("open"))?;
+        let metadata = self.files().metadata(&origin, Whose::Named).map_err(failed("read"))?;
+        if metadata.is_folder() {
             return Err(failed("read")(io::ErrorKind::IsADirectory.into()));
         }
         if !metadata.is_file() {
@@ -102,18 +101,18 @@ impl Ingest<'_> {
             }
             return self.resume(last).map(Some);
         }
-        let mut file = open_named(&origin).map_err(failed("open"))?;
-        let rights = Rights::of(&file).map_err(failed("read"))?.and(Rights::GROUP);
+        let mut file = self.files().open(&origin, Whose::Named).map_err(failed("open"))?;
+        let rights = file.file().rights().map_err(failed("read"))?.and(Rights::GROUP);
         let mut plain = decompress(&mut file).map_err(ArchiveError::capture(&origin))?;
         if plain.compression() == Compression::None {
             return self.start(&origin, None).map(Some);
         }
-        let copy = self.copy_path(&copy_name(&origin));
-        let packed = AtomicU64::new(metadata.len());
+        let copy = self.copy_path(&copy_name(self.files(), &origin));
+        let packed = AtomicU64::new(metadata.len);
         let stream = StreamToCopy { bytes: &mut plain, name: &origin, packed: Some(&packed) };
         let broken = self.copy(run, stream, &copy, rights)?;
-        let modified_ns = modified_ns(&metadata);
-        let origin = Origin { path: &origin, len: metadata.len(), modified_ns };
+        let Metadata { len, modified_ns, .. } = metadata;
+        let origin = Origin { path: &origin, len, modified_ns };
         let mut capture = self.start(&copy, Some(origin))?;
         capture.broken = broken;
         Ok(Some(capture))
@@ -130,7 +129,7 @@ impl Ingest<'_> {
             return None;
         }
         let known = run.known.get(origin)?;
-        let version = (metadata.len(), modified_ns(metadata));
+        let version = (metadata.len, metadata.modified_ns);
         let is_current = |source: &SourceFile| (source.len, source.modified_ns) == version;
         let holds = chained(known.iter().map(|(_, note)| note)) == known.len()
             && known.iter().all(|(_, note)| is_current(&note.source))
@@ -142,8 +141,9 @@ impl Ingest<'_> {
     fn resume(&self, last: &Note) -> Result<OpenCapture, ArchiveError> {
         let mut source = last.source.clone();
         let path = self.archive.segments_folder().join(source.path());
-        let path = path.canonicalize().map_err(|e| ArchiveError::io("open", &path, e))?;
-        let file = open_named(&path).map_err(|e| ArchiveError::io("open", &path, e))?;
+        let failed = |path: &Path, error| ArchiveError::io("open", path, error);
+        let path = self.files().real_path(&path).map_err(|e| failed(&path, e))?;
+        let file = self.files().open(&path, Whose::Named).map_err(|e| failed(&path, e))?;
         let mut reader = CaptureReader::resume(file, last.layout.clone(), source.end)
             .map_err(ArchiveError::capture(&path))?;
         reader.count_on(last.counting());
@@ -156,8 +156,8 @@ impl Ingest<'_> {
         let folder = self.archive.segments_folder();
         known.iter().all(|(_, note)| {
             let source = &note.source;
-            let file = open_named(&folder.join(source.path()));
-            let sum = file.and_then(|mut file| ends_sum(&mut file, source.start, source.end));
+            let file = self.files().open(&folder.join(source.path()), Whose::Named);
+            let sum = file.and_then(|file| ends_sum(file.file(), source.start, source.end));
             sum.is_ok_and(|sum| sum == Some(source.sum))
         })
     }
@@ -171,8 +171,8 @@ impl Ingest<'_> {
     ) -> Result<OpenCapture, ArchiveError> {
         let names = std::iter::once(name.to_owned()).chain((2..).map(|n| format!("{name}-{n}")));
         let mut paths = names.map(|name| self.copy_path(&segment_name(Path::new(&name))));
-        let copy = paths.find(|path| !self.root().exists(path)).unwrap_or_default();
-        let file = File::open(stream).map_err(|e| ArchiveError::io("open", stream, e))?;
+        let copy = paths.find(|path| !self.files().has_name(path)).unwrap_or_default();
+        let file = open_stream(stream).map_err(|e| ArchiveError::io("open", stream, e))?;
         let metadata = file.metadata().map_err(|e| ArchiveError::io("read", stream, e))?;
         // A pipe has no rights that say anything; a file on standard input has.
         let rights = match metadata.is_file() {
@@ -189,7 +189,7 @@ impl Ingest<'_> {
         let capture = self.start(&copy, None);
         if matches!(&capture, Err(ArchiveError::Capture { source, .. }) if !source.is_io()) {
             // No capture: not worth keeping.
-            drop(self.root().remove(&copy));
+            drop(self.files().remove(&copy));
         }
         let mut capture = capture?;
         capture.broken = broken;
@@ -199,19 +199,20 @@ impl Ingest<'_> {
     /// Starts with the first packet of a file.
     fn start(&self, path: &Path, origin: Option<Origin<'_>>) -> Result<OpenCapture, ArchiveError> {
         let failed = |what| move |error| ArchiveError::io(what, path, error);
-        let path = path.canonicalize().map_err(failed("open"))?;
-        let file = open_named(&path).map_err(failed("open"))?;
-        let metadata = file.metadata().map_err(failed("read"))?;
+        let path = self.files().real_path(path).map_err(failed("open"))?;
+        let file = self.files().open(&path, Whose::Named).map_err(failed("open"))?;
+        let metadata = file.file().metadata().map_err(failed("read"))?;
         let mut reader = CaptureReader::open(file).map_err(ArchiveError::capture(&path))?;
         reader.gather_statistics();
         let folder = self.archive.segments_folder();
-        let folder = folder.canonicalize().map_err(|e| ArchiveError::io("open", &folder, e))?;
+        let folder =
+            self.files().real_path(&folder).map_err(|e| ArchiveError::io("open", &folder, e))?;
         let near = |path: &Path| relative(&folder, path);
         let near_origin = origin.as_ref().map(|origin| near(origin.path));
         let mut source = SourceFile::new(&near(&path), &path, near_origin.as_deref());
         (source.len, source.modified_ns) = match origin {
             Some(origin) => (origin.len, origin.modified_ns),
-            None => (metadata.len(), modified_ns(&metadata)),
+            None => (metadata.len, metadata.modified_ns),
         };
         source.start = reader.position();
         Ok(OpenCapture { reader, source, path, broken: None })

@@ -10,9 +10,9 @@ use crate::archive::note::Note;
 use crate::archive::recording::is_recording;
 use crate::archive::segment::ends_sum;
 use crate::archive::{ArchiveError, Settings};
-use crate::beneath::{Rights, open_named};
+use crate::beneath::Rights;
 use crate::capture::CaptureError;
-use crate::storage::Storage;
+use crate::storage::{Publish, ReadFile, Whose};
 
 /// Packets between two looks at the clock and at whether to stop.
 const STEP_RECORDS: usize = 1 << 14;
@@ -51,7 +51,7 @@ impl Ingest<'_> {
         running.end(next);
         let index_path = self.archive.index_path(&part.packets, part.note.source.part);
         let index_bytes = self.write_part(run, builder, &part, &index_path)?;
-        if part.is_recording && !part.packets.exists() {
+        if part.is_recording && !self.files().exists(&part.packets) {
             // Retention has removed it in the meantime.
             return self.archive.remove_if_there(&index_path);
         }
@@ -107,12 +107,12 @@ impl Ingest<'_> {
             let path = &capture.path;
             move |error| ArchiveError::io(what, path, error)
         };
-        let mut file = open_named(&capture.path).map_err(failed("open"))?;
-        let len = file.metadata().map_err(failed("read"))?.len();
-        let rights = Rights::of(&file).map_err(failed("read"))?.and(Rights::GROUP);
+        let file = self.files().open(&capture.path, Whose::Named).map_err(failed("open"))?;
+        let len = file.file().metadata().map_err(failed("read"))?.len;
+        let rights = file.file().rights().map_err(failed("read"))?.and(Rights::GROUP);
         let mut source = capture.source.clone();
         source.end = capture.reader.position();
-        let sum = ends_sum(&mut file, source.start, source.end).map_err(failed("read"))?;
+        let sum = ends_sum(file.file(), source.start, source.end).map_err(failed("read"))?;
         source.sum = sum.unwrap_or(0);
         // A segment that is full may be the last one all the same.
         source.last = !builder.is_full(&self.limits()) || source.end == len;
@@ -141,9 +141,9 @@ impl Ingest<'_> {
         path: &Path,
     ) -> Result<u64, ArchiveError> {
         let Settings { order, codec, .. } = self.archive.settings();
-        let storage: &dyn Storage = match self.storage {
+        let storage: &dyn Publish = match self.storage {
             Some(storage) => storage,
-            None => self.root(),
+            None => self.files(),
         };
         let index_file = NewFile { storage, path, rights: part.rights };
         let written = builder.write(index_file, order, codec, &part.note, &run.device);

@@ -54,7 +54,7 @@ impl<'a> Section<'a> {
         let entry = self.entry();
         // The directory was checked: section and checksums are inside the file.
         let start = size(entry.offset + entry.len);
-        self.index.bytes.get()[start..start + 4 * size(blocks(entry.len))].as_chunks().0
+        self.index.bytes.bytes()[start..start + 4 * size(blocks(entry.len))].as_chunks().0
     }
 
     /// The bytes of a block, not checked.
@@ -62,7 +62,7 @@ impl<'a> Section<'a> {
         let entry = self.entry();
         let start = entry.offset + block * BLOCK_LEN;
         let end = (start + BLOCK_LEN).min(entry.offset + entry.len);
-        &self.index.bytes.get()[size(start)..size(end)]
+        &self.index.bytes.bytes()[size(start)..size(end)]
     }
 
     pub(super) fn check_sums(&self) -> Result<(), IndexError> {
@@ -102,7 +102,7 @@ impl<'a> Section<'a> {
             index.set_checked(bit);
         }
         let at = size(entry.offset + start);
-        Ok(&index.bytes.get()[at..at + size(len)])
+        Ok(&index.bytes.bytes()[at..at + size(len)])
     }
 
     pub(super) fn all(&self) -> Result<&'a [u8], IndexError> {
