@@ -515,7 +515,7 @@ fn what_was_lost_while_it_followed_is_told() {
         assert_eq!(is_told, !args.starts_with("--to"), "{args}: {said}");
     }
     let follower = place.start("extract -r archive --follow -c 2 -w out.pcapng");
-    follower.says("no recorder runs");
+    follower.says("no recorder is running");
     put(503);
     assert!(follower.ends(3).contains("46503 packets lost while recording"));
 }

@@ -363,7 +363,7 @@ fn what_cannot_be_sent_is_counted_and_said() {
     }
     // Those that are left out do not count for the limit.
     let said = net.replay(&["--file", "odd.pcapng", "--top", "-c", "2"]).sent(2, 2 * 514);
-    assert!(said.contains("tapdex: 1 packet was cut when captured"), "{said}");
+    assert!(said.contains("tapdex: 1 packet was truncated in the capture"), "{said}");
     // More than go with one call.
     frames.rotate_left(1);
     let many: Vec<_> = frames.iter().copied().cycle().take(1000).collect();

@@ -12,7 +12,7 @@ use tapdex_engine::archive::{Archive, Cause, Ingest, Input};
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
 use tapdex_engine::fields;
 use tapdex_engine::query::filter::Filter;
-use tapdex_engine::query::{Control, Query, Search, SearchError};
+use tapdex_engine::query::{Control, PacketStream, Query, Search, SearchError};
 use tapdex_engine::time::TimeRange;
 use tapdex_engine::traffic::{Profile, Traffic};
 
@@ -80,7 +80,11 @@ fn query(text: &str) -> Query {
 }
 
 fn packets(search: &Search<'_>) -> Vec<Packet> {
-    let (mut found, mut packets) = (search.packets(), Vec::new());
+    read(search.packets())
+}
+
+fn read(mut found: PacketStream<'_>) -> Vec<Packet> {
+    let mut packets = Vec::new();
     while let Some(packet) = found.next().unwrap() {
         packets.push((packet.record.time_ns, packet.record.data.to_vec()));
     }
@@ -118,7 +122,13 @@ fn packets_come_in_order_and_limits_give_the_earliest() {
             let query = query(text);
             let expected = scanned(&archive, &query);
             assert!(expected.len() > 20 || text == "port 9", "{text}: {}", expected.len());
-            assert!(packets(&archive.search(&query).unwrap()) == expected, "{text}");
+            let search = archive.search(&query).unwrap();
+            assert!(packets(&search) == expected, "{text}");
+            // Where packets have to be read again, and files are closed in between.
+            for (bytes, files) in [(0, 1), (1_000, 2), (100_000, 3)] {
+                let found = read(search.packets().with_bounds(bytes, files));
+                assert!(found == expected, "{text}, {bytes}, {files}");
+            }
             for limit in [0, 1, 5, 37, 1_000, 100_000] {
                 let search = archive.search(&query).unwrap().with_limit(limit);
                 let most = expected.len().min(usize::try_from(limit).unwrap());
@@ -134,7 +144,7 @@ fn packets_come_in_order_and_limits_give_the_earliest() {
                 let found = known.next().unwrap().unwrap();
                 assert!((found.record.time_ns, found.record.data) == (packet.0, &packet.1[..]));
             }
-            assert!(known.next().unwrap().is_none() && known.into_failed().is_empty());
+            assert!(known.next().unwrap().is_none() && known.into_gaps().is_empty());
         }
     }
 }
@@ -178,6 +188,48 @@ fn a_limit_saves_work_within_a_segment() {
     assert!(packets(&search) == scanned(&archive, &query)[..3]);
     let read = control.progress().packets_read;
     assert!((3..2_000).contains(&read), "{read} packets");
+}
+
+/// If some of the earliest packets cannot be read, later ones take their place.
+#[test]
+fn a_limit_is_reached_past_packets_that_cannot_be_read() {
+    for clock in [Clock::Rising, Clock::Jumping] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+        archive.keep_sums(true).unwrap();
+        let path = folder.path().join("a.pcap");
+        write_capture(&path, 20_000, 1, START_NS, clock);
+        Ingest::new(&archive).run(&[Input::File(path.clone())]).unwrap();
+        for text in ["tcp", "ether[33] & 3 = 1", "tcp or ether[33] & 3 = 1"] {
+            let query = query(text);
+            let before = scanned(&archive, &query);
+            let bytes = fs::read(&path).unwrap();
+            let mut changed = bytes.clone();
+            // In the first piece, behind the headers of file and packet.
+            changed[24 + 16 + 20] ^= 1;
+            fs::write(&path, changed).unwrap();
+            let search = archive.search(&query).unwrap();
+            let all = unread(search.packets());
+            assert!(all.len() < before.len() && all.len() + 32 >= before.len(), "{text}");
+            for limit in [1, 5, 40, 1_000] {
+                let search = archive.search(&query).unwrap().with_limit(limit);
+                let most = usize::try_from(limit).unwrap();
+                assert!(unread(search.packets()) == all[..most], "{text}, {limit}");
+            }
+            fs::write(&path, bytes).unwrap();
+        }
+    }
+}
+
+/// The packets of a search that has to tell of some that it could not read.
+fn unread(mut found: PacketStream<'_>) -> Vec<Packet> {
+    let mut packets = Vec::new();
+    while let Some(packet) = found.next().unwrap() {
+        packets.push((packet.record.time_ns, packet.record.data.to_vec()));
+    }
+    let gaps = found.finish().unwrap().gaps;
+    assert!(matches!(&gaps[..], [gap] if gap.cause == Cause::Unreadable), "{gaps:?}");
+    packets
 }
 
 #[test]

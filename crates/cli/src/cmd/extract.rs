@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use tapdex_engine::archive::{Archive, ArchiveError, Cause, Column, Segment};
+use tapdex_engine::archive::{Archive, ArchiveError, Cause, Column, Gap, Segment};
 use tapdex_engine::beneath::{Rights, open_named};
 use tapdex_engine::capture::blocks::Statistics;
 use tapdex_engine::capture::{CaptureError, CaptureWriter, FileFormat, Interface, Layout, Record};
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     output.share(rights(args, &answers))?;
     let mut written = write(args, &archive, &query, &answers, &mut output, &mut progress)?;
-    answers.add_failed(std::mem::take(&mut written.failed));
+    answers.add_gaps(std::mem::take(&mut written.gaps));
     if args.follow {
         answers.look_again(&archive);
     }
@@ -148,7 +148,7 @@ struct Written {
     packets: u64,
     bytes: u64,
     stopped: bool,
-    failed: Vec<ArchiveError>,
+    gaps: Vec<Gap>,
     /// Recordings that were not read to their end.
     missed: usize,
 }
@@ -176,7 +176,7 @@ fn write(
         captured: 0,
         stopped: false,
     };
-    let failed = extract.write_all(args, answers, progress)?;
+    let gaps = extract.write_all(args, answers, progress)?;
     let mut missed = 0;
     if args.follow && !extract.stopped {
         let mut following = Following { args, extract: &mut extract };
@@ -197,7 +197,7 @@ fn write(
     }
     let Extract { writer, packets, bytes, stopped, .. } = extract;
     drop(writer.finish().context(CANNOT_WRITE)?);
-    Ok(Written { packets, bytes, stopped, failed, missed })
+    Ok(Written { packets, bytes, stopped, gaps, missed })
 }
 
 /// What was asked, for whoever finds the file.
@@ -262,7 +262,7 @@ impl<W: Write> Extract<W> {
         args: &Args,
         answers: &Answers,
         progress: &mut Progress,
-    ) -> anyhow::Result<Vec<ArchiveError>> {
+    ) -> anyhow::Result<Vec<Gap>> {
         // Numbers in the file of each segment's interfaces, once they are known.
         let mut numbers: Vec<Vec<Option<u32>>> = Vec::new();
         let all = answers.count();
@@ -279,7 +279,7 @@ impl<W: Write> Extract<W> {
             self.write(layout, &record, numbers.get_mut(record.interface as usize))?;
             progress.show(|_| format!("{} of {all} packets written", self.packets));
         }
-        Ok(packets.into_failed())
+        Ok(packets.into_gaps())
     }
 
     /// Writes how many packets the archive has from each interface and from the times asked about,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use tapdex_engine::archive::ArchiveError;
+use tapdex_engine::archive::{ArchiveError, Gap};
 use tapdex_engine::capture::{self, CaptureError, Record};
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::{Answers, Query};
@@ -149,14 +149,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     drop(progress);
     // Also after an error: what was sent is on the wire.
     summary(&replay, seconds);
-    let failed = played?;
+    let gaps = played?;
     finished?;
     if is_stopped() {
         return Err(Interrupted.into());
     }
     if let FrameSource::Archive(answers) = &mut source {
         note_unseen(answers, &query);
-        answers.add_failed(failed);
+        answers.add_gaps(gaps);
         finish(answers, args.question.allow)?;
     }
     Ok(())
@@ -206,7 +206,7 @@ impl<'a> FrameSource<'a> {
     }
 
     /// Hands over all packets once, as long as they are wanted, and what could not be read.
-    fn read(&self, target: &mut dyn Target) -> anyhow::Result<(bool, Vec<ArchiveError>)> {
+    fn read(&self, target: &mut dyn Target) -> anyhow::Result<(bool, Vec<Gap>)> {
         match self {
             Self::Archive(answers) => read_archive(answers, target),
             Self::Files(files) => Ok((read_files(files, target)?, Vec::new())),
@@ -214,17 +214,14 @@ impl<'a> FrameSource<'a> {
     }
 }
 
-fn read_archive(
-    answers: &Answers,
-    target: &mut dyn Target,
-) -> anyhow::Result<(bool, Vec<ArchiveError>)> {
+fn read_archive(answers: &Answers, target: &mut dyn Target) -> anyhow::Result<(bool, Vec<Gap>)> {
     let mut packets = answers.packets();
     let mut is_wanted = true;
     while is_wanted && let Some(packet) = searched(packets.next())? {
         is_wanted = target.packet(frame(&packet.record))?;
     }
     target.next_pass();
-    Ok((is_wanted, packets.into_failed()))
+    Ok((is_wanted, packets.into_gaps()))
 }
 
 fn read_files(files: &[PathBuf], target: &mut dyn Target) -> anyhow::Result<bool> {
@@ -269,17 +266,17 @@ fn play(
     source: &FrameSource<'_>,
     replay: &mut Replay<'_>,
     progress: &mut Progress,
-) -> anyhow::Result<Vec<ArchiveError>> {
-    let mut failed = Vec::new();
+) -> anyhow::Result<Vec<Gap>> {
+    let mut gaps = Vec::new();
     for _ in 0..args.passes {
-        let (goes_on, now_failed) = source.read(&mut Wire { replay, progress })?;
+        let (goes_on, now_gaps) = source.read(&mut Wire { replay, progress })?;
         // The same ones in every pass.
-        failed = now_failed;
+        gaps = now_gaps;
         if !goes_on || is_stopped() {
             break;
         }
     }
-    Ok(failed)
+    Ok(gaps)
 }
 
 /// Packets in memory.
@@ -315,11 +312,11 @@ fn play_preloaded(
     source: &FrameSource<'_>,
     replay: &mut Replay<'_>,
     progress: &mut Progress,
-) -> anyhow::Result<Vec<ArchiveError>> {
+) -> anyhow::Result<Vec<Gap>> {
     let started = Instant::now();
     let left = args.count_max.unwrap_or(u64::MAX);
     let mut memory = Memory { passes: vec![Frames::default()], left, progress };
-    let (_, failed) = source.read(&mut memory)?;
+    let (_, gaps) = source.read(&mut memory)?;
     let mut passes = memory.passes;
     passes.retain(|frames| !frames.is_empty());
     let packets: usize = passes.iter().map(Frames::len).sum();
@@ -332,7 +329,7 @@ fn play_preloaded(
             let mut wire = Wire { replay, progress };
             for frame in frames.iter() {
                 if !wire.packet(frame)? {
-                    return Ok(failed);
+                    return Ok(gaps);
                 }
             }
             wire.next_pass();
@@ -341,7 +338,7 @@ fn play_preloaded(
             break;
         }
     }
-    Ok(failed)
+    Ok(gaps)
 }
 
 /// What was sent, on one line, and what was not, or not whole.

@@ -121,6 +121,20 @@ impl Gap {
         Self { from_ns, to_ns, packets: Some(note.records), ..Self::unknown(error) }
     }
 
+    /// Packets of a segment that retention has removed while they were asked for.
+    pub fn removed(segment: &Segment) -> Self {
+        let note = segment.note();
+        Self::new(Cause::Removed, note.time_min, note.time_max, Some(note.records))
+    }
+
+    /// Packets of a segment that could not be read, or were removed in the meantime.
+    pub fn of_lost(segment: &Segment, error: ArchiveError) -> Self {
+        match segment.is_gone() {
+            true => Self::removed(segment),
+            false => Self::of_segment(segment, error),
+        }
+    }
+
     /// What is behind damage in a capture.
     pub(super) fn behind(behind: &Behind) -> Self {
         let cause = if behind.cut_short { Cause::CutShort } else { Cause::Damaged };

@@ -31,8 +31,9 @@ pub struct Answer {
     /// Which ones, by their number in order of arrival, ascending; empty if only the count was
     /// asked for.
     pub records: Vec<u32>,
-    /// Not all packets were decided: the rest is later than the earliest, which were asked for.
-    pub is_partial: bool,
+    /// If only the earliest were asked for: no packet before this time is undecided, and some from
+    /// then on are. `None` if all packets were decided.
+    pub undecided_from_ns: Option<u64>,
     /// Rows that matched by the index alone.
     pub certain: u64,
     /// Packets that were read to decide whether they match.
@@ -54,7 +55,7 @@ pub(super) enum Wanted {
     Count,
     /// Which ones.
     Records,
-    /// The earliest ones, so many of them or more.
+    /// At least this many of the earliest ones.
     Earliest(u64),
 }
 
@@ -101,18 +102,18 @@ impl Query {
         Ok(asking.finish())
     }
 
-    /// What the marks of a segment say of its packets' times.
-    pub(super) fn mark_times(&self, segment: &Segment) -> Result<MarkTimes, IndexError> {
-        let Some(marks) = segment.index().marks()? else { return Ok(MarkTimes(Vec::new())) };
+    /// What the marks of a segment say about the times of its packets.
+    pub(super) fn in_time(&self, segment: &Segment) -> Result<InTime, IndexError> {
+        let Some(marks) = segment.index().marks()? else { return Ok(InTime(Vec::new())) };
         let times = marks.iter().map(|mark| mark.map(|m| self.time_of(m.time_min, m.time_max)));
-        Ok(MarkTimes(times.collect::<Result<_, IndexError>>()?))
+        Ok(InTime(times.collect::<Result<_, IndexError>>()?))
     }
 }
 
 /// Whether the packets of each mark are from the right time.
-pub(super) struct MarkTimes(Vec<Time>);
+pub(super) struct InTime(Vec<Time>);
 
-impl MarkTimes {
+impl InTime {
     /// The same for one record.
     pub(super) fn of(&self, record: u32) -> Time {
         self.0.get((record / MARK_RECORDS) as usize).copied().unwrap_or(Time::Edge)
@@ -136,19 +137,31 @@ struct Asking<'a> {
     open: Vec<(Judge<'a>, Vec<u32>)>,
 }
 
-/// Records of one mark.
-#[derive(Default)]
-struct MarkRecords {
+/// A mark and the times of its packets.
+struct MarkTimes {
+    number: u32,
     /// No packet of the mark is earlier, and none is later.
     first_ns: u64,
     last_ns: u64,
-    /// Records that match.
-    matching: Vec<u32>,
-    /// Records that are open, each with the place of what decides it.
-    open: Vec<(usize, u32)>,
 }
 
-/// The earliest matches so far, each by a time that it is not later than.
+/// Goes through ascending records, mark by mark.
+#[derive(Clone, Copy)]
+struct Cursor<'r> {
+    rest: &'r [u32],
+}
+
+impl<'r> Cursor<'r> {
+    /// Takes the records of a mark; those of marks before it have been taken.
+    fn take_mark(&mut self, mark: u32) -> &'r [u32] {
+        let len = self.rest.iter().take_while(|&&record| record / MARK_RECORDS == mark).count();
+        let (taken, rest) = self.rest.split_at(len);
+        self.rest = rest;
+        taken
+    }
+}
+
+/// The earliest matches so far, each by an upper bound of its time.
 struct Earliest {
     most: u64,
     times: BinaryHeap<u64>,
@@ -265,7 +278,7 @@ impl<'a> Asking<'a> {
         if self.time != Time::Edge {
             return Ok(());
         }
-        let times = self.query.mark_times(self.segment).map_err(self.damaged())?;
+        let times = self.query.in_time(self.segment).map_err(self.damaged())?;
         let mut edge = Vec::new();
         self.matching.retain(|&record| {
             let time = times.of(record);
@@ -301,8 +314,16 @@ impl<'a> Asking<'a> {
 
     /// Reads in order of arrival, until the rest is later than the matches that are wanted.
     fn read_earliest(&mut self, most: u64) -> Result<(), ArchiveError> {
-        let marks = self.by_mark()?;
-        let open = std::mem::take(&mut self.open);
+        let mut certain = std::mem::take(&mut self.matching);
+        let mut open = std::mem::take(&mut self.open);
+        // Those of several links follow each other.
+        certain.sort_unstable();
+        open.iter_mut().for_each(|(_, records)| records.sort_unstable());
+        let mut certain = Cursor { rest: &certain };
+        let mut lists: Vec<(&Judge<'_>, Cursor<'_>)> =
+            open.iter().map(|(judge, records)| (judge, Cursor { rest: records })).collect();
+        let cursors = std::iter::once(certain).chain(lists.iter().map(|(_, cursor)| *cursor));
+        let marks = self.marks_of(cursors)?;
         // The earliest time in each batch and in all after it.
         let mut earliest: Vec<u64> = vec![u64::MAX];
         for batch in marks.chunks(MARKS_AT_ONCE).rev() {
@@ -314,45 +335,43 @@ impl<'a> Asking<'a> {
         let mut packets = self.segment.packets()?;
         for (batch, rest) in marks.chunks(MARKS_AT_ONCE).zip(earliest.into_iter().rev()) {
             for mark in batch {
-                self.matching.extend(&mark.matching);
-                mark.matching.iter().for_each(|_| found.add(mark.last_ns));
+                let records = certain.take_mark(mark.number);
+                self.matching.extend(records);
+                records.iter().for_each(|_| found.add(mark.last_ns));
             }
-            for (place, (judge, _)) in open.iter().enumerate() {
-                let records = batch.iter().flat_map(|mark| &mark.open);
-                let records = records.filter(|(of, _)| *of == place).map(|&(_, record)| record);
+            for (judge, cursor) in &mut lists {
+                let records = batch.iter().flat_map(|mark| cursor.take_mark(mark.number)).copied();
                 self.read(&mut packets, judge, records.collect(), &mut |time| found.add(time))?;
             }
             if found.are_before(rest) {
-                self.answer.is_partial = rest < u64::MAX;
+                self.answer.undecided_from_ns = Some(rest).filter(|&rest| rest < u64::MAX);
                 break;
             }
         }
         Ok(())
     }
 
-    /// Sorts the records that match, and those that are open, by mark.
-    fn by_mark(&mut self) -> Result<Vec<MarkRecords>, ArchiveError> {
-        let mut all: Vec<(u32, Option<usize>)> =
-            std::mem::take(&mut self.matching).into_iter().map(|record| (record, None)).collect();
-        for (place, (_, records)) in self.open.iter().enumerate() {
-            all.extend(records.iter().map(|&record| (record, Some(place))));
+    /// The marks that have one of some records, in order of arrival.
+    fn marks_of<'r>(
+        &self,
+        lists: impl Iterator<Item = Cursor<'r>>,
+    ) -> Result<Vec<MarkTimes>, ArchiveError> {
+        let marks_len = self.segment.index().rows().div_ceil(MARK_RECORDS);
+        let mut is_wanted = vec![false; marks_len as usize];
+        for record in lists.flat_map(|list| list.rest) {
+            if let Some(is_wanted) = is_wanted.get_mut((record / MARK_RECORDS) as usize) {
+                *is_wanted = true;
+            }
         }
-        all.sort_unstable();
         let times = self.segment.index().marks().map_err(self.damaged())?;
         let mut marks = Vec::new();
-        for records in all.chunk_by(|(a, _), (b, _)| a / MARK_RECORDS == b / MARK_RECORDS) {
-            let mut mark = MarkRecords { last_ns: u64::MAX, ..MarkRecords::default() };
+        for (number, _) in (0..).zip(is_wanted).filter(|(_, is_wanted)| *is_wanted) {
+            let (mut first_ns, mut last_ns) = (0, u64::MAX);
             if let Some(times) = times {
-                let times = times.get(records[0].0 / MARK_RECORDS).map_err(self.damaged())?;
-                (mark.first_ns, mark.last_ns) = (times.time_min, times.time_max);
+                let times = times.get(number).map_err(self.damaged())?;
+                (first_ns, last_ns) = (times.time_min, times.time_max);
             }
-            for &(record, place) in records {
-                match place {
-                    None => mark.matching.push(record),
-                    Some(place) => mark.open.push((place, record)),
-                }
-            }
-            marks.push(mark);
+            marks.push(MarkTimes { number, first_ns, last_ns });
         }
         Ok(marks)
     }

@@ -88,7 +88,7 @@ impl Answers {
         let conversations = self.conversations(&mut unread)?;
         let mut failed: Vec<Option<ArchiveError>> = self.segments.iter().map(|_| None).collect();
         for batch in conversations.chunks(BATCH_LEN) {
-            let filter = filter_of(batch).map_err(|_| SearchError::TooManyConversations)?;
+            let filter = filter_of(batch).map_err(SearchError::Conversations)?;
             let query = Query::new(filter, query.times());
             for ((segment, answer), failed) in self.segments.iter_mut().zip(&mut failed) {
                 if self.control.is_cancelled() {

@@ -19,7 +19,7 @@ use super::answer::Wanted;
 use super::control::Control;
 use super::question::Query;
 use super::search::{Answers, Search, SearchError, ask_all};
-use crate::archive::{ArchiveError, Packets, Segment, UnreadPackets};
+use crate::archive::{ArchiveError, Gap, Packets, Segment, UnreadPackets};
 use crate::capture::Record;
 use crate::index::MARK_RECORDS;
 use crate::packet::LinkType;
@@ -49,8 +49,16 @@ pub struct Found<'a> {
 impl Found<'_> {
     /// Its number in its capture file, from 1.
     pub fn number_in_file(&self) -> u64 {
-        self.segment.note().source.records_before + u64::from(self.number) + 1
+        let before = self.segment.note().source.records_before;
+        before.saturating_add(u64::from(self.number)).saturating_add(1)
     }
+}
+
+/// Limits of what a stream holds.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    waiting_bytes: usize,
+    open_files: usize,
 }
 
 /// Packets that match, in order of time. Packets of the same time come in the order of their
@@ -59,6 +67,7 @@ impl Found<'_> {
 /// Where packets of a segment cannot be read, the stream goes on with the others, and
 /// [`finish`](Self::finish) tells.
 #[derive(Debug)]
+#[must_use = "finish() tells what is missing"]
 pub struct PacketStream<'a> {
     /// `None` if all segments have answered.
     query: Option<&'a Query>,
@@ -73,6 +82,9 @@ pub struct PacketStream<'a> {
     wave: usize,
     waiting: BinaryHeap<Reverse<Waiting>>,
     waiting_bytes: usize,
+    most: Bounds,
+    /// Sources that have files open.
+    open: Vec<usize>,
     batch: Batch,
     /// The bytes of the packet that was handed over, if it is not in the batch.
     current: Box<[u8]>,
@@ -80,6 +92,8 @@ pub struct PacketStream<'a> {
     step: u64,
     unread: UnreadPackets,
     failed: Vec<ArchiveError>,
+    /// Segments that retention has removed in the meantime.
+    removed: Vec<Gap>,
     answers: Answers,
 }
 
@@ -115,16 +129,27 @@ impl<'a> PacketStream<'a> {
             bounds: bounds.collect(),
             sources,
             unasked: 0,
-            wave: 1,
+            // Whoever wants all of them waits for all cores.
+            wave: if left == u64::MAX { rayon::current_num_threads() } else { 1 },
             waiting: BinaryHeap::new(),
             waiting_bytes: 0,
+            most: Bounds { waiting_bytes: WAITING_BYTES_MAX, open_files: OPEN_MAX },
+            open: Vec::new(),
             batch: Batch::default(),
             current: Box::default(),
             step: 0,
             unread: UnreadPackets::default(),
             failed: Vec::new(),
+            removed: Vec::new(),
             answers,
         }
+    }
+
+    /// Holds no more than this, so that tests get to the limits.
+    #[cfg(feature = "testing")]
+    pub fn with_bounds(mut self, waiting_bytes: usize, open_files: usize) -> Self {
+        self.most = Bounds { waiting_bytes, open_files };
+        self
     }
 
     /// The next packet; `None` after the last one, or if the limit is reached.
@@ -147,31 +172,27 @@ impl<'a> PacketStream<'a> {
 
     /// Whether packets that match may be left, after a limit or for a reader that stops early.
     pub fn may_have_more(&self) -> bool {
-        let is_unread = |source: &SegmentCursor<'_>| source.bound().is_some();
-        let is_partial = self.answers.segments.iter().any(|(_, answer)| answer.is_partial);
-        self.batch.next < self.batch.packets.len()
-            || !self.waiting.is_empty()
-            || is_partial
-            || self.sources.iter().any(is_unread)
+        let may_have_more = |source: &SegmentCursor<'_>| source.bound().is_some();
+        self.batch.has_next() || !self.waiting.is_empty() || self.sources.iter().any(may_have_more)
     }
 
     /// The answers of a search, and what could not be read. If the stream was read to its end, all
     /// segments have answered. It is an error if no link takes the filter.
     ///
     /// A stream of [`Answers::packets`] has no answers of its own; see
-    /// [`into_failed`](Self::into_failed).
+    /// [`into_gaps`](Self::into_gaps).
     pub fn finish(mut self) -> Result<Answers, SearchError> {
         self.answers.add_failed(self.failed);
         self.answers.add_unread(self.unread);
+        self.answers.gaps.extend(self.removed);
         self.answers.check_refused()?;
         Ok(self.answers)
     }
 
-    /// What could not be read, for [`Answers::add_failed`].
-    pub fn into_failed(self) -> Vec<ArchiveError> {
-        let mut failed = self.failed;
-        failed.extend(self.unread.into_errors());
-        failed
+    /// What could not be read, for [`Answers::add_gaps`].
+    pub fn into_gaps(self) -> Vec<Gap> {
+        let failed = self.failed.into_iter().chain(self.unread.into_errors());
+        failed.map(Gap::unknown).chain(self.removed).collect()
     }
 
     /// Works until a packet is ready.
@@ -206,8 +227,7 @@ impl<'a> PacketStream<'a> {
             }
             self.step += 1;
             if let Err(error) = self.advance(source)? {
-                self.sources[source].records = Cow::Borrowed(&[]);
-                self.blame(source, error);
+                self.give_up(source, error);
             }
             if let Some(bound) = self.sources[source].bound() {
                 self.bounds.push(Reverse((bound, source)));
@@ -226,6 +246,10 @@ impl<'a> PacketStream<'a> {
             // Its bound is better known after that.
             return Ok(self.sources[i].read_times());
         }
+        if self.sources[i].is_undecided() {
+            self.ask_rest(i)?;
+            return Ok(Ok(()));
+        }
         if let Err(error) = self.open(i, Use::First) {
             return Ok(Err(error));
         }
@@ -234,16 +258,22 @@ impl<'a> PacketStream<'a> {
         let source = &mut self.sources[i];
         let read = match source.is_before(others.min(first)) {
             true => self.batch.fill(source, i),
-            false => read_mark(source, i, &mut self.waiting, &mut self.waiting_bytes),
+            false => {
+                let room = self.most.waiting_bytes;
+                read_mark(source, i, &mut self.waiting, &mut self.waiting_bytes, room)
+            }
         };
-        source.close_if_done();
+        if self.sources[i].rest().is_empty() {
+            // There may be thousands.
+            self.sources[i].packets = None;
+            self.forget_closed();
+        }
         Ok(read.map(|unread| self.unread.extend(unread)))
     }
 
     /// Asks some segments, from one on that the stream has got to.
     fn ask_wave(&mut self, i: usize) -> Result<(), SearchError> {
-        // Segments are sorted by their first packet, so nothing before it is left; but it may stand
-        // behind others of the same time.
+        // Segments are sorted by their first packet. Only segments without packets lie in between.
         let end = self.sources.len().min((self.unasked + self.wave).max(i + 1));
         let asked = self.unasked..end;
         self.unasked = end;
@@ -260,9 +290,30 @@ impl<'a> PacketStream<'a> {
             source.is_unasked = false;
             let answer = answer.map(|mut answer| {
                 source.records = Cow::Owned(std::mem::take(&mut answer.records));
+                source.undecided_from_ns = answer.undecided_from_ns;
                 answer
             });
             self.answers.add(source.segment, answer)?;
+        }
+        Ok(())
+    }
+
+    /// Asks a segment for the packets that were left undecided. The earliest ones were not enough:
+    /// some of them could not be read.
+    fn ask_rest(&mut self, i: usize) -> Result<(), SearchError> {
+        let source = &mut self.sources[i];
+        source.undecided_from_ns = None;
+        let Some(query) = self.query else { return Ok(()) };
+        match query.ask(source.segment, Wanted::Records, &self.control) {
+            Ok(mut answer) => {
+                let mut records = std::mem::take(&mut answer.records);
+                let read = &source.records[..source.next];
+                records.retain(|record| read.binary_search(record).is_err());
+                source.set_records(records);
+                self.answers.replace(source.segment, answer);
+            }
+            Err(error @ ArchiveError::Interrupted) => return Err(error.into()),
+            Err(error) => self.give_up(i, error),
         }
         Ok(())
     }
@@ -271,6 +322,9 @@ impl<'a> PacketStream<'a> {
     fn take_waiting(&mut self) -> Option<Ready> {
         let Reverse(first) = self.waiting.pop()?;
         let (source, number) = (first.source as usize, first.record);
+        if first.packet.is_none() && self.sources[source].is_broken {
+            return None;
+        }
         if let Some(packet) = first.packet {
             self.waiting_bytes -= packet.data.len();
             let link = self.sources[source].segment.link(packet.interface);
@@ -291,7 +345,7 @@ impl<'a> PacketStream<'a> {
         match self.read_again(source, number) {
             Ok(rest) => rest.map(|rest| Ready { source, number, rest, bytes: None }),
             Err(error) => {
-                self.blame(source, error);
+                self.give_up(source, error);
                 None
             }
         }
@@ -317,29 +371,47 @@ impl<'a> PacketStream<'a> {
     /// Opens a source's packets, and closes those that were not read for the longest time if too
     /// many are open.
     fn open(&mut self, i: usize, how: Use) -> Result<(), ArchiveError> {
-        let sources = &mut self.sources;
-        sources[i].used = self.step;
-        if sources[i].is_open(how) {
+        self.sources[i].used = self.step;
+        if self.sources[i].is_open(how) {
             return Ok(());
         }
-        while sources.iter().map(SegmentCursor::open_files).sum::<usize>() >= OPEN_MAX {
-            let others = sources.iter_mut().filter(|source| source.open_files() > 0);
-            let Some(oldest) = others.min_by_key(|source| source.used) else { break };
-            (oldest.packets, oldest.again) = (None, None);
+        let open_files = |stream: &Self| -> usize {
+            stream.open.iter().map(|&i| stream.sources[i].open_files()).sum()
+        };
+        while open_files(self) >= self.most.open_files {
+            let oldest = self.open.iter().min_by_key(|&&i| self.sources[i].used);
+            let Some(&oldest) = oldest else { break };
+            (self.sources[oldest].packets, self.sources[oldest].again) = (None, None);
+            self.forget_closed();
         }
-        let segment: &'a Segment = sources[i].segment;
+        let segment: &'a Segment = self.sources[i].segment;
         let packets = Some(segment.packets()?);
         match how {
-            Use::First => sources[i].packets = packets,
-            Use::Again => sources[i].again = packets,
+            Use::First => self.sources[i].packets = packets,
+            Use::Again => self.sources[i].again = packets,
+        }
+        if !self.open.contains(&i) {
+            self.open.push(i);
         }
         Ok(())
     }
 
-    /// Keeps an error, unless retention has removed the segment: then nothing is missing.
-    fn blame(&mut self, source: usize, error: ArchiveError) {
-        if !self.sources[source].segment.is_gone() {
-            self.failed.push(error);
+    /// Takes sources without open files off the list.
+    fn forget_closed(&mut self) {
+        let sources = &self.sources;
+        self.open.retain(|&i| sources[i].open_files() > 0);
+    }
+
+    /// Goes on without a segment whose packets cannot be read.
+    fn give_up(&mut self, i: usize, error: ArchiveError) {
+        let source = &mut self.sources[i];
+        source.set_records(Vec::new());
+        source.undecided_from_ns = None;
+        if !std::mem::replace(&mut source.is_broken, true) {
+            match source.segment.is_gone() {
+                true => self.removed.push(Gap::removed(source.segment)),
+                false => self.failed.push(error),
+            }
         }
     }
 }
@@ -412,6 +484,10 @@ impl Ord for Waiting {
 struct SegmentCursor<'a> {
     segment: &'a Arc<Segment>,
     is_unasked: bool,
+    /// From when on packets were not decided, if only the earliest were asked for.
+    undecided_from_ns: Option<u64>,
+    /// Its packets cannot be read.
+    is_broken: bool,
     /// The records that are still to be read are those from `next` on.
     records: Cow<'a, [u32]>,
     next: usize,
@@ -441,6 +517,8 @@ impl<'a> SegmentCursor<'a> {
         Self {
             segment,
             is_unasked: records.is_none(),
+            undecided_from_ns: None,
+            is_broken: false,
             records: Cow::Borrowed(records.unwrap_or_default()),
             next: 0,
             packets: None,
@@ -461,8 +539,21 @@ impl<'a> SegmentCursor<'a> {
         if self.is_unasked {
             return (note.records > 0).then_some(note.time_min);
         }
-        self.rest().first()?;
-        Some(self.times_at(self.mark).map_or(note.time_min, |times| times.earliest))
+        let times = self.times_at(self.mark);
+        let known = times.map_or(note.time_min, |times| times.earliest);
+        let known = Some(known).filter(|_| !self.rest().is_empty());
+        known.into_iter().chain(self.undecided_from_ns).min()
+    }
+
+    /// Whether the next packet may be one that was not decided.
+    fn is_undecided(&self) -> bool {
+        self.undecided_from_ns.is_some() && self.bound() == self.undecided_from_ns
+    }
+
+    /// Starts over with other records.
+    fn set_records(&mut self, records: Vec<u32>) {
+        self.records = Cow::Owned(records);
+        (self.next, self.mark, self.times) = (0, 0, None);
     }
 
     fn times_at(&self, mark: usize) -> Option<&Times> {
@@ -486,14 +577,8 @@ impl<'a> SegmentCursor<'a> {
     fn is_before(&self, others: u64) -> bool {
         let Some(&Times { latest, .. }) = self.times_at(self.mark) else { return false };
         let next = self.times_at(self.mark + 1);
-        latest < others && next.is_none_or(|next| latest <= next.earliest)
-    }
-
-    /// Closes a file that nothing more is read from: there may be thousands.
-    fn close_if_done(&mut self) {
-        if self.rest().is_empty() {
-            self.packets = None;
-        }
+        let is_decided = self.undecided_from_ns.is_none_or(|undecided| latest < undecided);
+        is_decided && latest < others && next.is_none_or(|next| latest <= next.earliest)
     }
 
     fn is_open(&self, how: Use) -> bool {
@@ -533,13 +618,14 @@ fn read_mark(
     i: usize,
     waiting: &mut BinaryHeap<Reverse<Waiting>>,
     bytes: &mut usize,
+    room: usize,
 ) -> Result<UnreadPackets, ArchiveError> {
     let now = source.next_mark();
     let Some(packets) = &mut source.packets else {
         return Ok(UnreadPackets::default());
     };
     packets.for_each(now, &mut |record, found| {
-        let is_kept = *bytes + found.data.len() <= WAITING_BYTES_MAX;
+        let is_kept = *bytes + found.data.len() <= room;
         let packet = is_kept.then(|| {
             Box::new(Packet {
                 offset: found.offset,
@@ -587,6 +673,10 @@ impl Batch {
         });
         self.packets.sort_by_key(|(number, rest, _)| (rest.time_ns, *number));
         read
+    }
+
+    fn has_next(&self) -> bool {
+        self.next < self.packets.len()
     }
 
     fn next(&mut self) -> Option<Ready> {

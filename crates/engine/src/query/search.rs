@@ -50,6 +50,7 @@ use std::sync::Arc;
 use super::answer::{Answer, Wanted};
 use super::control::Control;
 use super::conversations::CONVERSATIONS_MAX;
+use super::filter::FilterError;
 use super::packets::PacketStream;
 use super::question::{Query, Refusal};
 use crate::archive::{Archive, ArchiveError, Cause, Gap, Segment, UnreadPackets};
@@ -73,6 +74,9 @@ pub enum SearchError {
     /// times.
     #[error("packets of more than {CONVERSATIONS_MAX} conversations match")]
     TooManyConversations,
+    /// The conversations cannot be asked for.
+    #[error("{0}")]
+    Conversations(#[source] FilterError),
     /// It was told to stop by [`Control::cancel`].
     #[error("the search was cancelled")]
     Cancelled,
@@ -90,8 +94,8 @@ impl From<ArchiveError> for SearchError {
 impl Archive {
     /// Opens what a question needs: the segments, and what the archive lacks. Nothing is asked yet.
     ///
-    /// Segments stay open until the archive is dropped or they are gone, so the next question finds
-    /// them open.
+    /// Segments stay open for the next question, which also closes those that are gone. A program
+    /// that asks rarely calls [`Archive::close_segments`] in between.
     pub fn search<'q>(&self, query: &'q Query) -> Result<Search<'q>, SearchError> {
         let survey = self.survey(query.times())?;
         let mut gaps = survey.gaps;
@@ -125,7 +129,7 @@ impl<'q> Search<'q> {
         Self { query, segments, gaps: Vec::new(), control: Control::default(), limit: None }
     }
 
-    /// Ends the stream of packets after the earliest so many.
+    /// Limits the stream to the earliest `packets` packets.
     #[must_use]
     pub fn with_limit(self, packets: u64) -> Self {
         Self { limit: Some(packets), ..self }
@@ -210,9 +214,10 @@ impl Answers {
         }
     }
 
-    /// The same without answers, to add some to.
+    /// The same without the answers of segments.
     pub(super) fn without_segments(&self) -> Self {
-        Self { segments: Vec::new(), gaps: Vec::new(), control: self.control.clone(), ..*self }
+        let (gaps, control) = (self.gaps.clone(), self.control.clone());
+        Self { segments: Vec::new(), gaps, control, ..*self }
     }
 
     /// Adds the answer of a segment.
@@ -227,11 +232,19 @@ impl Answers {
                 self.segments.push((Arc::clone(segment), answer));
             }
             Err(error @ ArchiveError::Interrupted) => return Err(error.into()),
-            // Retention has removed it in the meantime.
-            Err(_) if segment.is_gone() => self.len = self.len.saturating_sub(1),
-            Err(error) => self.gaps.push(Gap::of_segment(segment, error)),
+            Err(error) => self.gaps.push(Gap::of_lost(segment, error)),
         }
         Ok(())
+    }
+
+    /// Puts an answer in the place of an earlier one of the same segment.
+    pub(super) fn replace(&mut self, segment: &Arc<Segment>, mut answer: Answer) {
+        self.add_unread(std::mem::take(&mut answer.unread));
+        let known = self.segments.iter_mut().find(|(known, _)| Arc::ptr_eq(known, segment));
+        if let Some((_, known)) = known {
+            answer.read = answer.read.saturating_add(known.read);
+            *known = answer;
+        }
     }
 
     /// An error if no link takes the filter. If only some do, the packets of the others are left
@@ -268,7 +281,8 @@ impl Answers {
         self.segments.iter().map(|(_, answer)| answer.count).sum()
     }
 
-    /// Whether nothing is missing from the times that were asked for.
+    /// Whether nothing is missing from the times that were asked for, and every link took the
+    /// filter.
     pub fn is_complete(&self) -> bool {
         self.gaps.is_empty() && self.refused().is_empty()
     }
@@ -294,9 +308,19 @@ impl Answers {
                 Some(ArchiveError::Index { .. } | ArchiveError::BadNote { .. })
             )
         };
-        // Those that could not even be opened.
-        let answered = |gap: &&Gap| gap.span().is_none();
-        (read, self.len + self.gaps.iter().filter(is_damaged).filter(answered).count())
+        // Those that could not even be opened are known by their errors alone.
+        let was_opened = |gap: &&Gap| gap.span().is_some() || self.has_answered(gap);
+        let damaged = self.gaps.iter().filter(is_damaged);
+        (read, self.len + damaged.filter(|gap| !was_opened(gap)).count())
+    }
+
+    /// Whether the index that a gap is about is that of a segment that has answered.
+    fn has_answered(&self, gap: &Gap) -> bool {
+        let path = match gap.error.as_deref() {
+            Some(ArchiveError::Index { path, .. } | ArchiveError::BadNote { path, .. }) => path,
+            _ => return false,
+        };
+        self.segments.iter().any(|(segment, _)| segment.path() == path)
     }
 
     /// The times of all segments' packets; `None` if there are none.
@@ -317,14 +341,19 @@ impl Answers {
         Some((first, last.min(end).max(first)))
     }
 
-    /// Adds what could not be read of segments that have answered.
-    pub fn add_failed(&mut self, errors: impl IntoIterator<Item = ArchiveError>) {
-        for gap in errors.into_iter().map(Gap::unknown) {
+    /// Adds what is missing for another reason.
+    pub fn add_gaps(&mut self, gaps: impl IntoIterator<Item = Gap>) {
+        for gap in gaps {
             // A packet that cannot be read may have been wanted more than once.
-            if self.gaps.iter().all(|other| other.what != gap.what) {
+            if gap.error.is_none() || self.gaps.iter().all(|other| other.what != gap.what) {
                 self.gaps.push(gap);
             }
         }
+    }
+
+    /// Adds what could not be read of segments that have answered.
+    pub fn add_failed(&mut self, errors: impl IntoIterator<Item = ArchiveError>) {
+        self.add_gaps(errors.into_iter().map(Gap::unknown));
     }
 
     pub(super) fn add_unread(&mut self, unread: UnreadPackets) {

@@ -1,4 +1,4 @@
-//! What filters do not see: packets behind VLAN tags, and headers inside of others.
+//! What filters do not see: packets behind VLAN tags, and headers inside other headers.
 
 use std::cell::LazyCell;
 use std::sync::PoisonError;
@@ -61,7 +61,8 @@ impl Answers {
                 _ => tagged,
             };
             // About what the filter itself had to read is read again, and tagged packets at most.
-            let rest = left.checked_sub(answer.read.saturating_add(tagged));
+            let is_whole = answer.undecided_from_ns.is_none();
+            let rest = left.checked_sub(answer.read.saturating_add(tagged)).filter(|_| is_whole);
             match rest.zip(through.as_ref()) {
                 Some((rest, through)) => {
                     left = rest;
@@ -121,7 +122,7 @@ impl Query {
         if self.time_of(note.time_min, note.time_max) == Time::Inside {
             return Ok(inner.into_rows(columns.rows()).count());
         }
-        let times = self.mark_times(segment).map_err(damaged)?;
+        let times = self.in_time(segment).map_err(damaged)?;
         let (mut count, mut edge) = (0, Vec::new());
         for record in records(segment, inner)? {
             match times.of(record) {
