@@ -1,6 +1,7 @@
 //! `tapdex-bench`: tables of measurements, peers in the same run.
 
 mod archive;
+mod beside;
 mod build;
 mod build_memory;
 mod choice;
@@ -19,7 +20,7 @@ use clap::{Parser, Subcommand};
 
 /// Measure tapdex: the tables and figures of the papers, other programs and libraries beside.
 ///
-/// Those from imc13 to choice, record and trust print their tables and also write them into
+/// Those from imc13 to choice, record, trust and beside print their tables and also write them into
 /// docs/results, as Markdown, CSV and SVG; the others print Markdown. Run them from the root of the
 /// repository, on a machine that does nothing else.
 #[derive(Debug, Parser)]
@@ -53,6 +54,8 @@ enum Command {
     /// What checksums of the packets cost, and long lists of addresses, beside an older tapdex and
     /// tcpdump.
     Trust(trust::Args),
+    /// Two builds of tapdex in turn: indexing, and every question of `archive`.
+    Beside(beside::Args),
     /// Sizes, encoding, decoding and set algebra of every codec, beside croaring and roaring.
     Codecs(codecs::Args),
     /// Building the index of one column, beside online WAH, roaring and croaring.
@@ -97,6 +100,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         }
         Command::Record(args) => record::run(args),
         Command::Trust(args) => trust::run(args),
+        Command::Beside(args) => beside::run(args),
         Command::Codecs(args) => codecs::run(args),
         Command::Build(args) => build::run(args),
         Command::BuildMemory(args) => build_memory::run(args),

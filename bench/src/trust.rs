@@ -68,13 +68,13 @@ impl Contestant<'_> {
 
 /// How long a process took, and how much of that the processor worked for it.
 #[derive(Debug, Clone, Copy)]
-struct Times {
-    wall: Seconds,
-    cpu: Seconds,
+pub struct Times {
+    pub wall: Seconds,
+    pub cpu: Seconds,
 }
 
 /// Lets processes take turns. All have to take part in the same rounds.
-fn timed<T>(jobs: &mut [Job<'_, T>]) -> anyhow::Result<Vec<Times>> {
+pub fn timed<T>(jobs: &mut [Job<'_, T>]) -> anyhow::Result<Vec<Times>> {
     let count = jobs.len();
     let mut cpu = Vec::new();
     let walls = in_turns(jobs, |call| {
@@ -92,7 +92,7 @@ fn timed<T>(jobs: &mut [Job<'_, T>]) -> anyhow::Result<Vec<Times>> {
 }
 
 /// Median and spread, in parts of a second.
-fn cells(time: Seconds, parts: f64) -> [String; 3] {
+pub fn cells(time: Seconds, parts: f64) -> [String; 3] {
     [time.median, time.min, time.max].map(|seconds| format!("{:.3}", parts * seconds))
 }
 
@@ -153,7 +153,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Bytes of all files in a folder and those below it.
-fn bytes_below(folder: &Path) -> anyhow::Result<u64> {
+pub fn bytes_below(folder: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -5,9 +5,10 @@
 //! arrival. Packets wait until nothing that is still to be read can be earlier. Up to a bound they
 //! wait in memory; beyond it only their place is kept, and they are read again.
 //!
-//! A segment is asked when the stream gets to its first packet, together with the ones after it:
-//! one segment at first, then twice as many each time. So the first packets come at once, a reader
-//! that stops early saves the rest of the work, and one that does not has all cores at work.
+//! A segment is asked when the stream gets to its first packet, together with the ones after it. If
+//! there is a limit, that is one segment at first, then twice as many each time: the first packets
+//! come at once, and a reader that stops early saves the rest of the work. Without a limit it is
+//! more from the start, so that all cores have work.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -32,6 +33,9 @@ const OPEN_MAX: usize = 32;
 
 /// Segments that are asked together, at most.
 const WAVE_MAX: usize = 64;
+
+/// Segments that are asked first if all packets are wanted: enough for many cores.
+const WAVE_ALL: usize = 16;
 
 /// A packet that matches.
 #[derive(Debug, Clone, Copy)]
@@ -129,8 +133,7 @@ impl<'a> PacketStream<'a> {
             bounds: bounds.collect(),
             sources,
             unasked: 0,
-            // Whoever wants all of them waits for all cores.
-            wave: if left == u64::MAX { rayon::current_num_threads() } else { 1 },
+            wave: if left == u64::MAX { WAVE_ALL } else { 1 },
             waiting: BinaryHeap::new(),
             waiting_bytes: 0,
             most: Bounds { waiting_bytes: WAITING_BYTES_MAX, open_files: OPEN_MAX },
