@@ -27,6 +27,7 @@ pub(crate) mod top;
 pub(crate) mod verify;
 
 mod ask;
+mod csv;
 mod device;
 mod filter_file;
 mod follow;

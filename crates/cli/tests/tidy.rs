@@ -325,6 +325,7 @@ fn crates_depend_only_on_what_they_may() {
                 "clap",
                 "clap_complete",
                 "clap_mangen",
+                "csv",
                 "ctrlc",
                 "indicatif",
                 "nix",

@@ -8,6 +8,7 @@ use tapdex_engine::query::OverTime;
 use tapdex_engine::time::format_time;
 
 use super::ask::{QuestionArgs, finish, line, note_unseen, write_missing};
+use super::csv;
 use super::search::summary;
 
 /// Show how many packets match, over time.
@@ -95,7 +96,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let query = args.question.query()?;
     let mut answers = args.question.records(&query)?;
     if args.csv {
-        line(out, format_args!("time,packets"))?;
+        csv::line(out, &["time", "packets"])?;
     }
     if let Some((first, last)) = answers.asked_times() {
         let round = || round_spans().find(|&span| spans(first, last, span) <= args.bins);
@@ -124,7 +125,7 @@ fn print(args: &Args, over_time: &OverTime, out: &mut dyn Write) -> anyhow::Resu
         if args.json {
             line(out, format_args!(r#"{{"time":"{time}","packets":{count}}}"#))?;
         } else if args.csv {
-            line(out, format_args!("{time},{count}"))?;
+            csv::line(out, &(time, count))?;
         } else {
             // Whatever is there has a bar.
             let len = (count * BAR_LEN).div_ceil(most);

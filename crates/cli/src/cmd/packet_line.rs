@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use serde::Serialize;
 use tapdex_engine::capture::Record;
 use tapdex_engine::fields::{FieldKind, Shown};
 use tapdex_engine::packet::{
@@ -25,8 +26,10 @@ pub(super) struct PacketLine<'a> {
 }
 
 /// The headings of CSV.
-pub(super) const CSV_HEADINGS: &str =
-    "time,src,dst,protocol,src_port,dst_port,length,captured,vlan,flags,file,number,offset";
+pub(super) const CSV_HEADINGS: [&str; 13] = [
+    "time", "src", "dst", "protocol", "src_port", "dst_port", "length", "captured", "vlan",
+    "flags", "file", "number", "offset",
+];
 
 impl<'a> PacketLine<'a> {
     pub(super) fn new(file: &'a str, number: u64, record: Record<'a>) -> Self {
@@ -147,34 +150,30 @@ impl<'a> PacketLine<'a> {
         format!("{name} {}: {src} > {dst}", self.headers.tunnel_id)
     }
 
-    /// For spreadsheets.
-    pub(super) fn csv(&self) -> String {
+    /// For spreadsheets: a value for each of the [`CSV_HEADINGS`].
+    pub(super) fn csv(&self) -> impl Serialize {
         let [src, dst] = self.ends();
-        let port = |port: u16| if self.has_ports() { port.to_string() } else { String::new() };
-        let file = super::escaped(self.file);
-        let file = match file.contains([',', '"']) {
-            true => format!("\"{}\"", file.replace('"', "\"\"")),
-            false => file,
-        };
-        format!(
-            "{},{src},{dst},{},{},{},{},{},{},{},{file},{},{}",
-            format_time(self.record.time_ns),
+        (
+            json::Time(self.record.time_ns),
+            src,
+            dst,
             self.protocol(),
-            port(self.headers.port_src),
-            port(self.headers.port_dst),
+            self.has_ports().then_some(self.headers.port_src),
+            self.has_ports().then_some(self.headers.port_dst),
             self.record.wire_len,
             self.record.data.len(),
             self.vlan(),
             self.flags(),
+            super::escaped(self.file),
             self.number,
             self.record.offset,
         )
     }
 
     /// For programs.
-    pub(super) fn json(&self) -> String {
+    pub(super) fn json(&self) -> json::Packet<'_> {
         let [src, dst] = self.ends();
-        json::text(&json::Packet {
+        json::Packet {
             time: json::Time(self.record.time_ns),
             src,
             dst,
@@ -189,7 +188,7 @@ impl<'a> PacketLine<'a> {
             file: self.file,
             number: self.number,
             offset: self.record.offset,
-        })
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::ask::{
 use super::follow::{self, Follower};
 use super::missing::json_list;
 use super::packet_line::{CSV_HEADINGS, PacketLine};
-use super::{CANNOT_WRITE, Nothing, counted, note, shown_packets, shown_path};
+use super::{CANNOT_WRITE, Nothing, counted, csv, json, note, shown_packets, shown_path};
 
 /// Find the packets that match a filter, and print a line for each.
 ///
@@ -175,7 +175,7 @@ fn print(
             break;
         }
         if !std::mem::replace(&mut has_heading, true) {
-            writeln!(out, "{CSV_HEADINGS}").context(CANNOT_WRITE)?;
+            csv::line(out, &CSV_HEADINGS)?;
         }
         let file = match args.json || args.csv {
             true => {
@@ -185,24 +185,24 @@ fn print(
             false => "",
         };
         let line = PacketLine::new(file, packet.number_in_file(), packet.record);
-        writeln!(out, "{}", text_of(args, &line)).context(CANNOT_WRITE)?;
+        write(args, &line, out)?;
         shown.add(args, packet.record.wire_len);
     }
     shown.stopped |= most == 0;
     shown.may_have_more = packets.may_have_more();
     let answers = searched(packets.finish())?;
     if !has_heading {
-        writeln!(out, "{CSV_HEADINGS}").context(CANNOT_WRITE)?;
+        csv::line(out, &CSV_HEADINGS)?;
     }
     Ok(answers)
 }
 
-/// A packet in the form that was asked for.
-fn text_of(args: &Args, line: &PacketLine<'_>) -> String {
+/// Writes a packet in the form that was asked for.
+fn write(args: &Args, line: &PacketLine<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
     match (args.json, args.csv) {
-        (true, _) => line.json(),
-        (_, true) => line.csv(),
-        _ => line.text(),
+        (true, _) => json::line(out, &line.json()),
+        (_, true) => csv::line(out, &line.csv()),
+        _ => writeln!(out, "{}", line.text()).context(CANNOT_WRITE),
     }
 }
 
@@ -222,7 +222,7 @@ impl Follower for Printer<'_> {
             self.file = (fresh.recording.name().to_owned(), path);
         }
         let line = PacketLine::new(&self.file.1, fresh.number + 1, fresh.record);
-        writeln!(self.out, "{}", text_of(self.args, &line)).context(CANNOT_WRITE)?;
+        write(self.args, &line, self.out)?;
         self.shown.add(self.args, fresh.record.wire_len);
         Ok(!self.shown.stopped)
     }

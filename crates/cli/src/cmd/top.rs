@@ -13,7 +13,7 @@ use tapdex_report::table::{self, Align};
 use super::ask::{QuestionArgs, finish, line, note_unseen, write_missing};
 use super::index_file::json;
 use super::search::summary;
-use super::{CANNOT_WRITE, counted, note, shown_path};
+use super::{CANNOT_WRITE, counted, csv, escaped, note, shown_path};
 use fields::NameParser;
 
 /// Show the most frequent values of a field among the packets that match.
@@ -108,14 +108,10 @@ fn print(args: &Args, top: &Top, out: &mut dyn Write) -> anyhow::Result<()> {
         return Ok(());
     }
     if args.csv {
-        line(out, format_args!("value,count,share"))?;
+        csv::line(out, &["value", "count", "share"])?;
         for (value, count) in counts {
-            let text = shown(value);
-            let text = match text.contains([',', '"', '\n']) {
-                true => format!("\"{}\"", text.replace('"', "\"\"")),
-                false => text,
-            };
-            line(out, format_args!("{text},{count},{:.6}", share(*count)))?;
+            let share = format!("{:.6}", share(*count));
+            csv::line(out, &(escaped(&shown(value)), count, share))?;
         }
         return Ok(());
     }

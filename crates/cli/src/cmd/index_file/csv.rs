@@ -1,4 +1,11 @@
 //! CSV tables: the first line names the columns, each following line is a row.
+//!
+//! The reader is our own because it is faster than that of the csv crate; `ARCHITECTURE.md` has the
+//! numbers. It reads a number while it looks for the end of the cell. The crate's reader copies the
+//! cell, and the number is read from the copy.
+//!
+//! The rules differ, too. Blanks may stand before a quote. A line end always ends the row, also
+//! within quotes. So an error names the line with the quote that is never closed.
 
 use std::io::{ErrorKind, Read};
 
