@@ -26,8 +26,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-/// How many times to try again with a new file if the created one turns out to belong to another
-/// process.
+/// How many times to try creating a file while other processes create, finish or remove it.
 const ATTEMPTS_MAX: usize = 100;
 
 /// The folders that an archive has in its own.

@@ -35,7 +35,7 @@ pub struct RepairReport {
     pub segments: usize,
     /// What was found wrong: the index file, and what.
     pub problems: Vec<(PathBuf, String)>,
-    /// Captures that were indexed again, or that this failed for.
+    /// Captures that were indexed again, or should have been.
     pub captures: Vec<FileReport>,
     /// Index files that are still as they were, and why nothing could be done.
     pub left: Vec<(PathBuf, String)>,
@@ -146,7 +146,7 @@ impl<'a> Repair<'a> {
                 && archive.storage.exists(path)
             {
                 let packets = archive.real_path(segment.packet_path());
-                // A compressed capture is unpacked once more.
+                // The copy of a compressed capture is not kept: the capture is unpacked once more.
                 if capture_of(archive, segment) == packets {
                     kept.insert(packets);
                 }

@@ -12,7 +12,7 @@ use super::ArchiveError;
 pub struct Unread {
     /// The packet file.
     pub path: PathBuf,
-    /// Where in it the bytes are. Ordered by this start.
+    /// Where in it the bytes are. After the path, ranges are ordered by their start.
     start: u64,
     end: u64,
     /// The numbers of the packets in the file, from 0.
