@@ -14,12 +14,12 @@ impl Lent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes down a piece that was handed out.
+    /// Notes a piece that was handed out.
     pub(super) fn add(&self, address: Address, bytes: usize) {
         self.pieces().insert(address, bytes);
     }
 
-    /// Strikes out a piece that comes back; false if there is none that starts there.
+    /// Removes a piece that was given back; `false` if none starts there.
     pub(super) fn take(&self, address: Address) -> bool {
         self.pieces().remove(&address).is_some()
     }
