@@ -6,7 +6,7 @@
 //! packets/NAME-HASH.pcap           our copy of a capture that was compressed or came as a stream
 //! packets/rec-NUMBER-TIME.pcapng   what a recorder has captured
 //! drafts/                          indexes of the recording that is being written
-//! missing.toml                     what retention has removed, and what no recording tells of
+//! missing.toml                     what retention removed, and what no recording reports
 //! ```
 //!
 //! A segment stands alone: its index file and the packet file that this names hold all that is

@@ -6,7 +6,7 @@
 //! a name in an archive says, nothing outside the archive's own folders can be changed.
 //!
 //! ```text
-//! Dir    a folder, by its handle; a link to a folder counts only where the user has named it
+//! Dir    a folder, by its handle; links to folders are followed only in paths that the user named
 //! Root   an archive: its folder, and in it segments/, packets/ and drafts/
 //! ```
 //!
@@ -481,7 +481,7 @@ fn open_regular(path: &Path, metadata: io::Result<Metadata>, flags: OFlags) -> i
     Ok(file)
 }
 
-/// Opens a regular file that somebody has named to be read, links followed. Anything but a regular
+/// Opens a regular file that the user has named for reading, links followed. Anything but a regular
 /// file is refused at once: [`io::ErrorKind::InvalidInput`].
 pub fn open_named(path: &Path) -> io::Result<File> {
     open_regular(path, path.metadata(), OFlags::empty())

@@ -56,7 +56,7 @@ pub enum IndexError {
     NotAnIndex {
         /// Where the number should stand.
         offset: u64,
-        /// What stands there; zeros where the file has ended.
+        /// What was found; zeros if the file has ended.
         got: [u8; 8],
     },
     /// A newer tapdex wrote it: use that one. Or it is older than this one can read: build the
@@ -113,7 +113,7 @@ pub enum IndexError {
         /// The one that is too small.
         got: u64,
     },
-    /// A section that this version does not know and that must not be passed over. Use the tapdex
+    /// A section that this version does not know and that must not be skipped. Use the tapdex
     /// that wrote the file.
     #[error("section of kind {kind} at offset {offset}: unknown, and marked as required")]
     UnknownSection {

@@ -287,7 +287,7 @@ pub struct Headers {
     pub icmp_code: u8,
     /// The flags byte of TCP.
     pub tcp_flags: u8,
-    /// The window of TCP, as it stands in the header; 0 if that is cut off before it.
+    /// The window of TCP, as it is in the header; 0 if the header is cut off before it.
     pub tcp_window: u16,
     /// Time to live of IPv4, or hop limit of IPv6.
     pub ttl: u8,

@@ -52,7 +52,7 @@ pub trait Storage: Publish {
     /// Opens a regular file to be read. Anything else is refused at once:
     /// [`io::ErrorKind::InvalidInput`].
     fn open(&self, path: &Path, whose: Whose) -> io::Result<Reader>;
-    /// The bytes of a finished file that nobody changes any more.
+    /// The bytes of a finished file, which no longer changes.
     fn map(&self, path: &Path, whose: Whose) -> io::Result<Map>;
     /// What is at a path.
     fn metadata(&self, path: &Path, whose: Whose) -> io::Result<Metadata>;
@@ -68,7 +68,7 @@ pub trait Storage: Publish {
     /// [`io::ErrorKind::AlreadyExists`].
     fn rename_new(&self, source: &Path, target: &Path) -> io::Result<()>;
     /// Removes a file that a killed process has left behind; it is no error if it is gone. If
-    /// somebody holds it, this fails with [`io::ErrorKind::WouldBlock`].
+    /// a process holds it, this fails with [`io::ErrorKind::WouldBlock`].
     fn remove_stale(&self, path: &Path) -> io::Result<()>;
     /// Makes a folder, unless there is one.
     fn make_folder(&self, path: &Path) -> io::Result<()>;
@@ -84,7 +84,7 @@ pub trait Storage: Publish {
 /// Whose file is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// Somebody has named it: links are followed.
+    /// The user has named it: links are followed.
     Named,
     /// It has to be the archive's own: a link in its place is refused.
     Own,
@@ -325,7 +325,7 @@ impl<'s> dyn Storage + 's {
     /// Writes a whole file that is written often: it is not synced.
     pub fn put(&self, path: &Path, bytes: &[u8], rights: Rights) -> io::Result<()> {
         let temporary = temporary_path(path);
-        // What another process has left, or a link that somebody has put there.
+        // A file that another process has left, or a link that was put there.
         self.remove_if_there(&temporary)?;
         let file = self.create_new(&temporary, rights)?;
         let mut done = 0;

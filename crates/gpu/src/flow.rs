@@ -477,7 +477,7 @@ impl SegmentIndexer {
                 other => other?,
             }
             let result = done(&index);
-            // The memory is used again only if nobody holds it any more.
+            // The memory is used again only if nobody still holds it.
             index.parts.clear();
             self.idle.push(flight.slot);
             result?;

@@ -68,7 +68,7 @@ pub enum PrivilegeError {
     NotRoot {
         /// The name that was asked for.
         name: String,
-        /// Who the process is.
+        /// The user of the process.
         own: String,
     },
     /// The system refused a step. In a container, the right to change users may be missing.
@@ -94,7 +94,7 @@ pub enum PrivilegeError {
     Give {
         /// The folder or file.
         path: PathBuf,
-        /// Who should have it.
+        /// The user that should own it.
         name: String,
         /// What the system said.
         source: io::Error,

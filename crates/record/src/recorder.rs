@@ -2,11 +2,11 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`control`](crate::control) | what the recorder is told while it runs |
+//! | [`control`](crate::control) | orders to the running recorder |
 //! | `pipeline` | starts and ends the threads: sources, writer, sealer, indexer |
 //! | `index_queue` | recordings that wait for the indexer |
-//! | `messages` | what the threads have to say |
-//! | `reporter` | tells the messages and the status |
+//! | `messages` | messages of the threads |
+//! | `reporter` | reports the messages and the status |
 //! | `ledger` | writes down what is missing from the archive |
 //!
 //! Each of them gets what it uses and knows nothing of this file.
@@ -53,7 +53,7 @@ pub enum RecordError {
     Busy {
         /// The archive.
         path: PathBuf,
-        /// Who does.
+        /// The process of that recorder.
         pid: Option<u32>,
     },
     /// The archive cannot be used.

@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! landlock   files: the archive, nothing else; TCP: the ports of its sources, nothing else
-//! seccomp    system calls: those that recording needs; no programs, no code that was not there
-//!            at the start, no sockets but for what it records from, no signals to others
+//! seccomp    system calls: those that recording needs; no other programs, no code that was not
+//!            loaded at the start, no sockets except its sources', no signals to others
 //! ```
 //!
 //! A forbidden call fails like one that the kernel does not have, which libraries are prepared for.

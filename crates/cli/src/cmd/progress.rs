@@ -151,7 +151,7 @@ impl Progress {
     /// The bar, if there is one and it is time for an update.
     fn due(&self) -> Option<&ProgressBar> {
         let bar = self.bar.as_ref()?;
-        // Whoever comes while another thread updates has nothing newer to show.
+        // If another thread is updating, there is nothing newer to show.
         let mut updated = self.updated.try_lock().ok()?;
         if updated.is_some_and(|updated| updated.elapsed() < INTERVAL) {
             return None;

@@ -6,8 +6,8 @@
 //! one small file of the archive:
 //!
 //! ```text
-//! missing.toml           what retention has removed, and what no recording could tell of
-//! missing.toml.damaged   such a file that could not be understood
+//! missing.toml           what retention removed, and what no recording reports
+//! missing.toml.damaged   such a file that could not be parsed
 //! ```
 
 use std::collections::BTreeMap;
@@ -315,7 +315,7 @@ impl Survey {
     }
 }
 
-/// What is known of the times of a recording.
+/// What is known about the times of a recording.
 #[derive(Debug, Default)]
 struct Known<'a> {
     /// The time that it says it covers.

@@ -17,7 +17,7 @@ pub trait SegmentDevice: Send + std::fmt::Debug {
     /// order of arrival. The device keeps what the columns are built from.
     fn sort(&mut self, segment: &SegmentKeys<'_>) -> Result<SegmentOrder, SegmentFailed>;
 
-    /// Builds columns of the segment that was sorted last, and hands each to `done`, in order.
+    /// Builds columns of the segment that was sorted last, and passes each to `done`, in order.
     fn columns(
         &mut self,
         columns: &[(SegmentColumn<'_>, Codec)],

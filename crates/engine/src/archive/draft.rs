@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! drafts/rec-NUMBER-TIME.pcapng-PART.tdx   made by the recorder, while the recording is open
-//! in memory                                of all behind the last of those, by whoever asks
+//! in memory                                of the packets after those, built by each search
 //! ```
 //!
 //! Nothing depends on a draft. If one is missing, cannot be opened, or does not fit the packets, it

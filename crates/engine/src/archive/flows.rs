@@ -133,7 +133,7 @@ pub(super) struct Flows {
     pub(super) packets: Vec<u32>,
 }
 
-/// Where the number of the wide part stands in [`Narrow`].
+/// The word of [`Narrow`] that holds the number of the wide part.
 const WIDE_WORD: usize = 2;
 const WIDE_SHIFT: u32 = 32;
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! packets/.rec-NUMBER-TIME.pcapng.part       being written; the writer holds a lock on it
-//! packets/rec-NUMBER-TIME.pcapng             complete, and not changed any more
-//! segments/rec-NUMBER-TIME.pcapng-PART.tdx   its index; as long as there is none, drafts do
+//! packets/rec-NUMBER-TIME.pcapng             complete, and no longer changed
+//! segments/rec-NUMBER-TIME.pcapng-PART.tdx   its index; until there is one, drafts are used
 //! ```
 
 use std::collections::BTreeSet;

@@ -342,7 +342,7 @@ impl<'a> Repair<'a> {
                 }
                 match archive.storage.remove_stale(&path) {
                     Ok(()) => report.removed.push(path),
-                    // Somebody writes it.
+                    // A process is writing it.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => report.left.push((path, error.to_string())),
                 }

@@ -251,7 +251,7 @@ impl Footer {
         footer
     }
 
-    /// The footer as it stands at the end of a file that has room for one.
+    /// The footer at the end of a file that is long enough for one.
     pub(crate) fn parse(file: &[u8]) -> Self {
         let footer = &file[file.len().saturating_sub(size(FOOTER_LEN))..];
         Self {

@@ -65,7 +65,7 @@ pub struct Term {
 }
 
 impl Term {
-    /// Where it stands in the text of the filter.
+    /// Where it is in the text of the filter.
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
     }

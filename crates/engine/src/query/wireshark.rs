@@ -82,7 +82,7 @@ type Parsed<T> = Result<T, FilterError>;
 enum Token<'t> {
     /// A field, a value, or an operator in letters.
     Word(&'t str),
-    /// What stands in quotes.
+    /// The text in quotes.
     Quoted(&'t str),
     /// A sign; the words for `and`, `or`, `not` and the comparisons are signs too.
     Sign(&'static str),

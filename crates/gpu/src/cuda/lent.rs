@@ -1,4 +1,4 @@
-//! The memory that a device has handed out, so that nobody copies past it or gives it back twice.
+//! The memory that a device has handed out, so that no copy goes past it and none is freed twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -198,7 +198,7 @@ fn rules(needs: &Needs) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::
     }
     let mut families = Vec::new();
     if std::env::var_os("NOTIFY_SOCKET").is_some() {
-        // systemd is told when it ends.
+        // To tell systemd when the recorder ends.
         families.push(libc::AF_UNIX);
     }
     if needs.interfaces {

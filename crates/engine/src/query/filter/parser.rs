@@ -64,7 +64,7 @@ enum Ids {
     Any,
 }
 
-/// What may stand at a place.
+/// What is allowed at a place.
 #[derive(Debug, Clone, Copy)]
 struct Allowed {
     terms: bool,
@@ -337,7 +337,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What stands in parentheses: conditions, ids or arithmetic.
+    /// The contents of parentheses: conditions, ids or arithmetic.
     fn parentheses(&mut self, allowed: Allowed, inherited: Option<Qualifiers>) -> Parsed<Operand> {
         let open = self.span.clone();
         self.enter()?;
@@ -672,7 +672,7 @@ impl<'t> Parser<'t> {
         Ok(value)
     }
 
-    /// A number in any parentheses, if one stands there.
+    /// A number in any parentheses, if there is one.
     pub(super) fn number_in_parentheses(&mut self, what: &str) -> Parsed<Option<u32>> {
         let mut open = 0;
         while self.is_sign("(") {

@@ -72,7 +72,7 @@ pub(super) struct Qualifiers {
 /// A test and its text, or what is wrong.
 pub(super) type Made = Result<(Test, String), String>;
 
-/// An id: what stands behind qualifiers.
+/// An id: what follows the qualifiers.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Id<'t> {
     Number(u32),
@@ -181,13 +181,13 @@ impl Place {
             "radio" => {
                 return Err("`radio` alone asks nothing: write `radio[...]`".to_owned());
             }
-            // AppleTalk, and what stands behind LLC.
+            // AppleTalk, and protocols behind LLC.
             _ => self.ether_proto(0)?,
         };
         Ok((test, name.to_owned()))
     }
 
-    /// A network protocol by its number. What stands behind LLC is not in the EtherType.
+    /// A network protocol by its number. Protocols behind LLC are not in the EtherType.
     fn ether_proto(&self, protocol: u32) -> Result<Test, String> {
         self.link(protocol)?;
         Ok(match u16::try_from(protocol) {
