@@ -237,7 +237,7 @@ impl Dir {
     }
 
     /// Creates a file and locks it, in place of one that a killed process has left behind. If
-    /// another process holds that one, this fails with [`io::ErrorKind::WouldBlock`]. A link, or a
+    /// somebody else holds that one, this fails with [`io::ErrorKind::WouldBlock`]. A link, or a
     /// file that has a second name, is not replaced: [`io::ErrorKind::AlreadyExists`].
     pub fn create(&self, name: &OsStr, rights: Rights) -> io::Result<File> {
         for _ in 0..ATTEMPTS_MAX {
@@ -260,7 +260,7 @@ impl Dir {
     }
 
     /// Removes a file that a killed process has left behind; it is no error if it is gone. If
-    /// another process holds it, this fails with [`io::ErrorKind::WouldBlock`].
+    /// somebody else holds it, this fails with [`io::ErrorKind::WouldBlock`].
     pub fn remove_stale(&self, name: &OsStr) -> io::Result<()> {
         let stat = match self.stat(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

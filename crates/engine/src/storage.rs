@@ -68,14 +68,14 @@ pub trait Storage: Publish {
     /// [`io::ErrorKind::AlreadyExists`].
     fn rename_new(&self, source: &Path, target: &Path) -> io::Result<()>;
     /// Removes a file that a killed process has left behind; it is no error if it is gone. If
-    /// a process holds it, this fails with [`io::ErrorKind::WouldBlock`].
+    /// somebody else holds it, this fails with [`io::ErrorKind::WouldBlock`].
     fn remove_stale(&self, path: &Path) -> io::Result<()>;
     /// Makes a folder, unless there is one.
     fn make_folder(&self, path: &Path) -> io::Result<()>;
     /// Takes a lock that lasts until it is dropped, or the process ends. If another process has
     /// it, this fails with [`io::ErrorKind::WouldBlock`].
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Held>>;
-    /// Whether a process has that lock.
+    /// Whether somebody has that lock.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
     /// How much space there is on the disk of a folder.
     fn space(&self, folder: &Path) -> io::Result<Space>;
@@ -182,7 +182,7 @@ pub trait WriteFile: ReadFile {
     fn sync(&self) -> io::Result<()>;
     /// Cuts off what is behind an offset. A file that is shorter stays as it is.
     fn cut(&self, len: u64) -> io::Result<()>;
-    /// Locks the file until it is dropped; `false` if another process holds it.
+    /// Locks the file until it is dropped; `false` if somebody else holds it.
     fn hold(&self) -> io::Result<bool>;
 }
 

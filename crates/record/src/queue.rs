@@ -27,8 +27,8 @@ const INTERFACES_MAX: usize = 1_024;
 /// How long packets wait in a block that is not full.
 pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(200);
 
-/// How long an interface waits for an empty block, while the kernel's ring fills. After that it
-/// drops packets and counts them.
+/// How long a source that must not wait forever waits for an empty block, while the kernel's ring
+/// fills. After that it drops packets and counts them.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The interfaces that packets came from, by their number; they are never removed.

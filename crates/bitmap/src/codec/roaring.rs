@@ -80,8 +80,8 @@ pub(crate) fn header_bytes(containers: usize, has_runs: bool) -> usize {
 
 /// Puts a set into containers; see [`Encoder`].
 ///
-/// The containers are written after room for the largest possible header, and moved at the end if
-/// there were fewer, or if only a container after the first consists of runs.
+/// The containers are written after room for a header of `chunks_max` containers, and moved at the
+/// end if there were fewer, or if only a container after the first consists of runs.
 #[derive(Debug)]
 pub struct RoaringEncoder<'t> {
     target: &'t mut Vec<u8>,

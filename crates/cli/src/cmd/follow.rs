@@ -29,7 +29,7 @@ pub(super) fn watch() {
     });
 }
 
-/// Whether Ctrl-C was pressed.
+/// Whether Ctrl-C, or a signal with the same effect, has ended following.
 pub(super) fn is_stopped() -> bool {
     STOP.load(Ordering::Relaxed)
 }

@@ -142,7 +142,8 @@ impl Segment {
         }
     }
 
-    /// Where its packets are: the first place where the file is found.
+    /// Where its packets are: the path relative to the index if there is a file, or else the
+    /// absolute path.
     pub fn packet_path(&self) -> PathBuf {
         let folder = self.path.parent().unwrap_or(Path::new(""));
         let near = folder.join(self.note.source.path());

@@ -95,7 +95,7 @@ impl Place for Root {
         Root::make_folder(self, path)
     }
 
-    // The settings and the list of what is missing: they are read and written back.
+    // The settings and the list of what is missing: what is written is derived from what was read.
     fn pinned<'p>(&self, path: &'p Path) -> Option<(&Dir, &'p OsStr)> {
         self.in_top(path)
     }
