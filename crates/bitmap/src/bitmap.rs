@@ -11,8 +11,8 @@ const _: () = assert!(size_of::<Bitmap<'_>>() <= 3 * size_of::<usize>());
 
 /// The encoded bytes of a set, together with the codec and the row count that give them meaning.
 ///
-/// [`open`](Bitmap::open) checks every byte once; after that nothing can fail. It is three words
-/// in size, owns nothing, and reads the set where it lies.
+/// [`open`](Bitmap::open) checks every byte once; after that nothing can fail. It is three words in
+/// size, owns nothing, and reads the set in place.
 ///
 /// ```
 /// # use tapdex_bitmap::{Bitmap, Codec};
@@ -43,8 +43,8 @@ impl<'a> Bitmap<'a> {
 
     /// A bitmap whose bytes are known to be good, without checking them again.
     ///
-    /// For bytes that [`open`](Bitmap::open) accepted before with the same codec and rows; on
-    /// others answers are nonsense or a panic. Takes no time.
+    /// For bytes that [`open`](Bitmap::open) accepted before with the same codec and rows; with
+    /// others, answers are wrong or it panics. Takes no time.
     pub fn reopen(codec: Codec, bytes: &'a [u8], rows: u32) -> Self {
         debug_assert!(
             with_codec!(codec, codec => codec.check(bytes, rows)).is_ok(),
@@ -83,7 +83,7 @@ impl<'a> Bitmap<'a> {
         with_codec!(self.codec, codec => codec.rank(self.bytes, self.rows, id))
     }
 
-    /// The id that `n` others of the set lie below.
+    /// The id that has `n` smaller ids in the set.
     pub fn select(&self, n: u64) -> Option<u32> {
         with_codec!(self.codec, codec => codec.select(self.bytes, self.rows, n))
     }

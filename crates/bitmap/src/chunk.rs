@@ -54,21 +54,21 @@ pub enum Chunk<'a> {
     Runs(&'a Runs16),
 }
 
-/// A chunk, or two bitsets that are yet to be combined: whoever writes the result somewhere can
-/// do so while combining them.
+/// A chunk, or two bitsets that are still to be combined, so that the caller can write the result
+/// to its place while combining them.
 #[derive(Debug, Clone, Copy)]
 pub enum Loaded<'a> {
     /// The chunk.
     Chunk(Chunk<'a>),
-    /// Two bitsets, what to do with them, and how many ids the result has at least.
+    /// Two bitsets, what to do with them, and the least number of ids in the result.
     Pair {
-        /// What becomes of their bits.
+        /// The operation on their bits.
         op: BitOp,
         /// The first.
         a: &'a Bits,
         /// The second.
         b: &'a Bits,
-        /// How many bits will be set at least.
+        /// The least number of bits that will be set.
         len_min: u32,
     },
 }
@@ -194,7 +194,7 @@ impl Chunk<'_> {
         }
     }
 
-    /// The id that `n` others of the chunk lie below.
+    /// The id that has `n` smaller ids in the chunk.
     pub fn select(&self, mut n: u32) -> Option<u16> {
         match self {
             Chunk::Array(ids) => ids.get(n as usize).map(|&id| u16::from_le_bytes(id)),
@@ -235,7 +235,7 @@ impl Chunk<'_> {
                 }
             }
             Chunk::Bits { bits, .. } => {
-                // Where a bit differs from the one before it, a run begins or has just ended.
+                // If a bit differs from the one before it, a run begins or has just ended.
                 let (mut before, mut first, mut inside) = (0, 0, false);
                 for (base, word) in (0..).step_by(64).zip(bits.iter()) {
                     let word = u64::from_le_bytes(*word);

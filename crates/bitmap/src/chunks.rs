@@ -8,10 +8,10 @@ use crate::ops::{And, AndNot, Complement, Or, Xor};
 
 /// A cursor over the chunks of a set, in ascending order of their keys.
 ///
-/// Chunk `k` covers rows `65,536 * k` up to the next chunk. [`Bitmap::chunks`](crate::Bitmap)
-/// gives the cursor of an encoded bitmap; `and`, `or` and the others join two cursors to a new
-/// one, so whole expressions are evaluated chunk after chunk, with room for one chunk a cursor. At
-/// the end stands [`count`](Chunks::count), [`ids`](Chunks::ids) or [`encode`](Chunks::encode).
+/// Chunk `k` covers rows `65,536 * k` up to the next chunk. [`Bitmap::chunks`](crate::Bitmap) gives
+/// the cursor of an encoded bitmap; `and`, `or` and the others join two cursors to a new one, so
+/// whole expressions are evaluated chunk after chunk, with room for one chunk per cursor. The last
+/// step is [`count`](Chunks::count), [`ids`](Chunks::ids) or [`encode`](Chunks::encode).
 ///
 /// ```
 /// # use tapdex_bitmap::{Bitmap, Chunks, Codec};
@@ -29,8 +29,8 @@ use crate::ops::{And, AndNot, Complement, Or, Xor};
 ///
 /// # Contract
 ///
-/// A cursor only moves forward: [`seek`](Chunks::seek) with the key it stands at, or a smaller
-/// one, stays. After `seek` returned `Some(key)`, at most one of [`load`](Chunks::load),
+/// A cursor only moves forward: [`seek`](Chunks::seek) with the key it is at, or a smaller one,
+/// does not move it. After `seek` returned `Some(key)`, at most one of [`load`](Chunks::load),
 /// [`load_parts`](Chunks::load_parts), [`chunk_len`](Chunks::chunk_len) and
 /// [`or_into`](Chunks::or_into) is called, once, then perhaps [`release`](Chunks::release), and
 /// then `seek` with a greater key.
@@ -42,7 +42,7 @@ pub trait Chunks {
     /// The chunk under the cursor.
     fn load(&mut self) -> Chunk<'_>;
 
-    /// The chunk under the cursor, or what it is to be made of.
+    /// The chunk under the cursor, or the parts that it is made from.
     fn load_parts(&mut self) -> Loaded<'_> {
         Loaded::Chunk(self.load())
     }
@@ -57,16 +57,16 @@ pub trait Chunks {
         self.load().or_into(target);
     }
 
-    /// Gives back the room that was taken for the chunk under the cursor. Whoever has many cursors
-    /// and looks at one after the other calls it, so that they do with the room of one.
+    /// Gives back the room that was taken for the chunk under the cursor. Callers with many cursors
+    /// that look at one after the other call it, so that all of them need only the room of one.
     fn release(&mut self) {}
 
-    /// The cursor itself, if it goes over a Roaring bitmap: pairs of those have ways of their own.
+    /// The cursor itself, if it is over a Roaring bitmap: pairs of those have faster ways.
     fn as_roaring(&self) -> Option<&RoaringCursor<'_>> {
         None
     }
 
-    /// At most how many chunks there are to come.
+    /// The most chunks that are still to come.
     fn chunks_max(&self) -> usize;
 
     /// A key that is greater than those of all chunks.
@@ -201,7 +201,7 @@ pub struct Ids<C> {
     buffer: ChunkBuf,
     /// Next index of an array or of the runs, or the next word of a bitset.
     at: usize,
-    /// What is left of the run at hand (next and last id) or of the word at hand.
+    /// The rest of the current run (next and last id), or of the current word.
     run: Option<(u32, u32)>,
     word: u64,
 }
@@ -295,7 +295,7 @@ pub(crate) fn rank(mut chunks: impl Chunks, id: u32) -> u64 {
     count
 }
 
-/// The id that `n` others lie below.
+/// The id that has `n` smaller ids in the set.
 pub(crate) fn select(mut chunks: impl Chunks, n: u64) -> Option<u32> {
     let (mut left, mut from) = (n, 0);
     while let Some(key) = chunks.seek(from) {

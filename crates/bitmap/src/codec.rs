@@ -1,4 +1,4 @@
-//! The table of codecs, what each has to offer, and the one place that picks one by name.
+//! The table of codecs, their interface, and the one place that picks one by name.
 
 use crate::chunk::{Bits, CHUNK_ROWS, Chunk, WORDS};
 use crate::chunks::Chunks;
@@ -135,7 +135,7 @@ impl Codec {
         }
     }
 
-    /// What has to stand beside the number in a file: HiPES's `w`, 0 for the others.
+    /// The parameter that a file stores with the number: HiPES's `w`, 0 for the others.
     pub fn parameter(self) -> u8 {
         match self {
             Codec::Hipes(width) => width.get(),
@@ -180,9 +180,9 @@ impl Codec {
 
     /// Appends the encoded set of the ids in some runs, each given as its first and its last id.
     ///
-    /// The runs ascend and lie apart, with an id between them that is in neither; all ids are
-    /// below 2^32 - 1. The bytes are those of [`encode`](Self::encode) for the same ids, and the
-    /// cost is that of the runs: how long one is matters only in so far as the bytes grow with it.
+    /// The runs ascend and lie apart, with an id between them that is in neither; all ids are below
+    /// 2^32 - 1. The bytes are those of [`encode`](Self::encode) for the same ids, and the cost
+    /// depends on the number of runs: their lengths matter only as far as the bytes grow with them.
     ///
     /// ```
     /// # use tapdex_bitmap::Codec;
@@ -197,7 +197,7 @@ impl Codec {
         with_codec!(self, codec => codec.encode_runs(runs, target));
     }
 
-    /// Appends the encoded set of ids that come in pieces, one above the other, all below `rows`.
+    /// Appends the encoded set of ids that come in ascending pieces, all below `rows`.
     pub fn encode_pieces(
         self,
         pieces: impl IntoIterator<Item: AsRef<[u32]>>,
@@ -235,7 +235,7 @@ impl Codec {
         Ok(())
     }
 
-    /// What each word or part of the bytes says, for people; the bytes need not be valid.
+    /// What each word or part of the bytes means, for people; the bytes need not be valid.
     pub fn explain(self, source: &[u8]) -> Vec<Explained> {
         with_codec!(self, codec => codec.explain(source))
     }
@@ -262,11 +262,11 @@ impl std::str::FromStr for Codec {
     }
 }
 
-/// What a codec has to offer; everything else is built on it.
+/// The interface of a codec; everything else is built on it.
 ///
 /// `check` and `explain` are called on bytes from anywhere. The other functions are called only on
-/// bytes that `check` accepted; on others they may answer nonsense, or panic.
-/// [`Bitmap`](crate::Bitmap) keeps that straight.
+/// bytes that `check` accepted; on others they may return wrong results, or panic.
+/// [`Bitmap`](crate::Bitmap) ensures that.
 pub trait BitmapCodec: Copy {
     /// Its encoder.
     type Encoder<'t>: Encoder;
@@ -300,12 +300,12 @@ pub trait BitmapCodec: Copy {
         crate::chunks::rank(self.cursor(source, rows), id)
     }
 
-    /// The id that `n` others lie below.
+    /// The id that has `n` smaller ids in the set.
     fn select(&self, source: &[u8], rows: u32, n: u64) -> Option<u32> {
         crate::chunks::select(self.cursor(source, rows), n)
     }
 
-    /// What each word or part of the bytes says, for people.
+    /// What each word or part of the bytes means, for people.
     fn explain(&self, source: &[u8]) -> Vec<Explained>;
 
     /// Appends the encoded set. The ids ascend strictly and are below 2^32 - 1.
@@ -319,17 +319,17 @@ pub trait BitmapCodec: Copy {
         }
     }
 
-    /// Appends the encoded set of the ids in runs, as [`Codec::encode_runs`] has it.
+    /// Appends the encoded set of the ids in runs, like [`Codec::encode_runs`].
     fn encode_runs(&self, runs: &[(u32, u32)], target: &mut Vec<u8>);
 
-    /// Appends the encoded set if there is a faster way for such a set than piece by piece; false,
-    /// and nothing appended, if not.
+    /// Appends the encoded set if there is a faster way for it than piece by piece; otherwise
+    /// appends nothing and returns `false`.
     fn encode_at_once(&self, _ids: &[u32], _target: &mut Vec<u8>) -> bool {
         false
     }
 }
 
-/// At most how many chunks the ids lie in.
+/// The most chunks that the ids can be in.
 fn chunks_max(ids: &[u32]) -> usize {
     ids.last().map_or(0, |&id| (id >> 16) as usize + 1).min(ids.len())
 }
@@ -350,14 +350,14 @@ pub trait Encoder {
     fn finish(self);
 }
 
-/// What one word, or one part of a header or container, says.
+/// What one word, or one part of a header or container, means.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Explained {
-    /// Where it stands.
+    /// Its offset.
     pub offset: usize,
     /// How many bytes it has.
     pub width: usize,
-    /// The first and the last row it speaks of.
+    /// The first and the last row it covers.
     pub rows: Option<(u64, u64)>,
     /// What it is.
     pub kind: &'static str,

@@ -11,22 +11,22 @@ pub enum DecodeError {
     /// The bytes end inside a word, a header or a container. Fetch the whole bitmap again.
     #[error("what starts at offset {offset} is cut off, {missing} bytes are missing")]
     Truncated {
-        /// Where the item starts that does not fit.
+        /// Where the item that does not fit starts.
         offset: usize,
         /// How many bytes it lacks.
         missing: usize,
     },
     /// A word that the encoder would not have written here.
     ///
-    /// Equal sets are equal bytes, so a stream that says the same in another way is refused: it
-    /// was damaged, or another program wrote it in a form of its own.
+    /// Equal sets are equal bytes, so a stream that encodes the same set in another way is refused:
+    /// it was damaged, or another program wrote it in a form of its own.
     #[error("word {got:08X} at offset {offset}, where the encoder writes {expected:08X}")]
     NotCanonical {
         /// Byte offset of the word.
         offset: usize,
         /// What the encoder writes here for the set that the words describe.
         expected: u32,
-        /// What stands there; 0 where the stream has ended.
+        /// What was found; 0 if the stream has ended.
         got: u32,
     },
     /// Bytes after the word or container that holds the last id, such as a trailing zero fill.
@@ -35,10 +35,10 @@ pub enum DecodeError {
         /// Where the surplus starts.
         offset: usize,
     },
-    /// It speaks of rows that there are not: open it with the row count it was written with.
+    /// It has ids past the last row: open it with the row count it was written with.
     #[error("rows at or past the row count {rows}, said at offset {offset}")]
     PastEnd {
-        /// Byte offset of the word or container that says so.
+        /// Byte offset of the word or container with such an id.
         offset: usize,
         /// The row count it was opened with.
         rows: u32,

@@ -1,14 +1,14 @@
 //! Groups of 31 rows: what WAH and all its successors but MASC are made of.
 //!
 //! A row `31 * g + j` is bit `30 - j` of the payload of group `g`. A set is a sequence of
-//! [pieces](Piece): so many groups with this payload. Going in, [`Grouper`] turns ids, runs or
-//! chunks into fills and literals and hands them to the codec's [`GroupSink`]; coming out, the
-//! codec unpacks each word into pieces and [`GroupCursor`] gathers them into chunks. What is left
-//! to a codec is which neighbours share a word.
+//! [pieces](Piece): a number of groups with the same payload. To encode, [`Grouper`] turns ids,
+//! runs or chunks into fills and literals and passes them to the codec's [`GroupSink`]; to decode,
+//! the codec unpacks each word into pieces and [`GroupCursor`] gathers them into chunks. A codec
+//! only decides which neighbours share a word.
 //!
 //! Checking needs no code of its own: the pieces of a stream go through the codec's sink again and
-//! the words that come out are compared with the words that went in. What differs was not written
-//! by the encoder.
+//! the words that come out are compared with the words that went in. Words that differ were not
+//! written by the encoder.
 
 use std::cell::RefCell;
 
@@ -24,7 +24,7 @@ use crate::simd::words::{BATCH, Items, Len, ROOM, Words, group_ids, push_words};
 /// Fewer ids than this are added one by one.
 pub(crate) const BATCHED_FROM: usize = 12;
 
-/// Fewer groups than this are handed on one by one.
+/// Fewer groups than this are passed on one by one.
 const FEW_CLOSED: usize = 6;
 
 /// Rows in a group.
@@ -202,7 +202,7 @@ pub trait GroupSink {
 
 /// A batch of literals, and room for the words that they become.
 ///
-/// Its arrays start at cache lines, so that a register's worth seldom lies on two of them.
+/// Its arrays start at cache lines, so that a full register seldom spans two of them.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Batch {
@@ -253,8 +253,8 @@ pub trait GroupCodec: Copy + std::fmt::Debug + 'static {
     type Sink<T: WordTarget>: GroupSink;
     /// An encoder that writes to `target`.
     fn sink<T: WordTarget>(target: T) -> Self::Sink<T>;
-    /// The groups that a word stands for. Any word is taken: one that the encoder cannot write
-    /// is found out by comparing.
+    /// The groups that a word stands for. Any word is accepted: one that the encoder cannot write
+    /// is found by comparing.
     fn unpack(word: u32) -> Pieces;
     /// The fields of a word by name, for people.
     fn fields(word: u32) -> Explained;
@@ -264,7 +264,7 @@ pub trait GroupCodec: Copy + std::fmt::Debug + 'static {
 #[derive(Debug)]
 pub struct Grouper<S> {
     sink: S,
-    /// The group that `payload` belongs to; all groups before it are with the sink or in `ones`.
+    /// The group that `payload` belongs to; all groups before it are in the sink or in `ones`.
     group: u32,
     payload: u32,
     /// Full groups just before `group` that the sink has not seen.
@@ -279,7 +279,7 @@ impl<S: GroupSink> Grouper<S> {
         Self { sink, group: 0, payload: 0, ones: 0, zeros: 0 }
     }
 
-    /// Hands the held-back fills to the sink.
+    /// Passes the held-back fills to the sink.
     #[inline(always)]
     fn flush_fills(&mut self) {
         if self.zeros > 0 {
@@ -386,7 +386,7 @@ impl<S: GroupSink> Grouper<S> {
             batch.len = Len::new(done, ids);
             batch.gap_max = found.gap_max.max(batch.gaps[0]);
             batch.gap_min = found.gap_min.min(batch.gaps[0]);
-            // A nearly full group has that many ids, the others one each at least.
+            // A nearly full group has that many ids, the others at least one each.
             batch.is_sparse = ids < found.len - 1 + NEARLY_FULL_ROWS as usize;
             batch.is_single = ids == found.len;
             self.sink.literals(batch);
@@ -419,7 +419,7 @@ impl<S: GroupSink> Grouper<S> {
     /// A run that fills no group between its ends becomes one or two literals without a branch.
     #[inline(always)]
     fn run_batches(&mut self, runs: &[(u32, u32)], batch: &mut Batch) {
-        // A run closes two groups at most, and one more stays open.
+        // A run closes at most two groups, and one more stays open.
         for runs in runs.chunks(BATCH / 2 - 1) {
             self.move_to(runs[0].0 / GROUP_ROWS);
             let (mut group, mut payload) = (self.group, self.payload);
@@ -464,7 +464,7 @@ impl<S: GroupSink> Grouper<S> {
         }
     }
 
-    /// Hands on the first `closed` groups of a batch, which hold so many ids, and the gap after
+    /// Passes on the first `closed` groups of a batch, which hold `ids` ids, and the gap after
     /// them.
     #[inline(always)]
     fn close(&mut self, mut closed: usize, mut ids: u32, has_full: bool, batch: &mut Batch) {
@@ -479,8 +479,8 @@ impl<S: GroupSink> Grouper<S> {
             return;
         }
         if self.ones > 0 {
-            // The literal after a fill of ones goes alone: sinks may join the two, and do not take
-            // a batch before that is settled.
+            // The literal after a fill of ones is passed alone: sinks may join the two, and do not
+            // take a batch before that is decided.
             self.flush_fills();
             self.sink.literal(payloads[0]);
             ids -= payloads[0].count_ones();
@@ -496,7 +496,7 @@ impl<S: GroupSink> Grouper<S> {
         let gaps = &batch.gaps[..closed];
         batch.gap_max = gaps.iter().fold(0, |most, &gap| most.max(gap));
         batch.gap_min = gaps.iter().fold(u32::MAX, |least, &gap| least.min(gap));
-        // A nearly full group has that many ids, the others one each at least.
+        // A nearly full group has that many ids, the others at least one each.
         batch.is_sparse = ids + 1 < closed + NEARLY_FULL_ROWS as usize;
         batch.is_single = ids == closed;
         self.sink.literals(batch);
@@ -742,7 +742,7 @@ impl<'a, G: GroupCodec> GroupCursor<'a, G> {
         }
     }
 
-    /// Hands the parts of the chunk that `seek` found to `each`, with their first id.
+    /// Passes the parts of the chunk that `seek` found to `each`, with their first id.
     #[inline(always)]
     fn for_chunk(&mut self, mut each: impl FnMut(u32, Part)) {
         let from = self.from;
@@ -775,7 +775,7 @@ impl<'a, G: GroupCodec> GroupCursor<'a, G> {
 
 /// A part of a chunk.
 enum Part {
-    /// All ids up to and with this one.
+    /// All ids up to and including this one.
     RunTo(u32),
     /// The ids whose bits are set.
     Rows(u32),
@@ -792,7 +792,7 @@ impl<G: GroupCodec> Chunks for GroupCursor<'_, G> {
         }
         let key = low32(self.start.max(self.from) >> 16);
         self.from = u64::from(key) << 16;
-        // The last group may reach past the last row, into a chunk that there is not.
+        // The last group may reach past the last row, into a chunk that does not exist.
         (key < self.keys_end()).then_some(key)
     }
 

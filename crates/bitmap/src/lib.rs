@@ -1,10 +1,10 @@
-//! Compressed sets of row ids, and computing with them as they lie.
+//! Compressed sets of row ids, and set operations on their encoded bytes.
 //!
-//! A bitmap index says, for every value of a column, in which rows it stands. Each of those sets
-//! of rows is encoded, and a query is set algebra on the encoded bytes. This crate is that layer:
-//! a sorted list of `u32` ids becomes bytes in one of nine codecs, and bytes are counted, searched,
-//! joined and turned into other bytes without being spread out in memory first. It depends on
-//! nothing but the standard library and `thiserror`, does no I/O and starts no threads.
+//! A bitmap index says, for every value of a column, in which rows it occurs. Each of those sets of
+//! rows is encoded, and a query is set algebra on the encoded bytes. This crate is that layer: a
+//! sorted list of `u32` ids becomes bytes in one of nine codecs, and bytes are counted, searched,
+//! joined and turned into other bytes without being expanded in memory first. It depends on nothing
+//! but the standard library and `thiserror`, does no I/O and starts no threads.
 //!
 //! # In short
 //!
@@ -44,18 +44,18 @@
 //! | [`hipes`](codec::hipes) | bitsets of 2^w rows | dense ids, look-ups | sparse ids |
 //! | [`roaring`](codec::roaring) | arrays, bitsets, runs | speed, look-ups | few ids, far apart |
 //!
-//! Each has one canonical form: equal sets are equal bytes, and what the encoder cannot have
-//! written is refused. (Roaring excepted, whose public format has several forms of a set: we write
-//! one and read them all.) Words are little-endian. The row count is not in the bytes; whoever
-//! keeps them keeps it once for all.
+//! Each has one canonical form: equal sets are equal bytes, and bytes that the encoder cannot have
+//! written are refused. (Roaring is the exception: its public format has several forms of a set. We
+//! write one and read them all.) Words are little-endian. The row count is not in the bytes; the
+//! owner of the bitmaps stores it once for all of them.
 //!
 //! # How it works
 //!
 //! A cursor shows a set in [chunks](chunk) of 65,536 rows, each as an array, a bitset or runs;
 //! [`Chunks`] is that view, [`ops`] joins cursors to cursors, and one kernel per pair of forms does
-//! the work, with AVX2 or AVX-512 where the machine has it. So a codec only has to say how its
-//! bytes become chunks and back, and every codec computes with every other. Codecs made of 31-row
-//! groups share even that: see [`groups`].
+//! the work, with AVX2 or AVX-512 where the machine has it. So a codec only has to convert its
+//! bytes to chunks and back, and every codec can be combined with every other. Codecs made of
+//! 31-row groups share even that: see [`groups`].
 //!
 //! # To add a codec
 //!

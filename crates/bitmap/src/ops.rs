@@ -5,7 +5,7 @@ use crate::chunk::{self, Bits, CHUNK_ROWS, Chunk, Loaded, Room};
 use crate::chunks::{Chunks, count_chunks};
 use crate::simd::BitOp;
 
-/// Two bitsets as they are, anything else combined in the room for it.
+/// Two bitsets as they are; anything else is combined in the room given.
 #[inline]
 fn parts<'a>(op: BitOp, a: Chunk<'a>, b: Chunk<'a>, room: &'a mut Room) -> Loaded<'a> {
     if let (Chunk::Bits { bits: x, len: x_len }, Chunk::Bits { bits: y, len: y_len }) = (a, b) {
@@ -91,7 +91,7 @@ impl<A: Chunks, B: Chunks> Chunks for And<A, B> {
     }
 }
 
-/// Two cursors of which either may have a chunk at the key at hand.
+/// Two cursors, either of which may have a chunk at the current key.
 #[derive(Debug)]
 struct Either<A, B> {
     a: A,
@@ -345,7 +345,7 @@ pub struct Union<C> {
     keys: Vec<Option<u32>>,
     key: u32,
     room: Room,
-    /// The set whose chunk was shown as it is, and that may still hold room for it.
+    /// The set whose chunk was returned as it is, and that may still hold room for it.
     shown: Option<usize>,
 }
 
@@ -371,7 +371,7 @@ impl<C: Chunks> Chunks for Union<C> {
             self.sets[shown].release();
         }
         for (set, at) in self.sets.iter_mut().zip(&mut self.keys) {
-            // The others stand further on already.
+            // The others are already further on.
             if at.is_some_and(|at| at <= key) {
                 *at = set.seek(key);
             }
@@ -426,7 +426,7 @@ pub struct Intersection<C> {
     rooms: [Room; 2],
 }
 
-/// The ids in all of the sets; of no sets at all, none.
+/// The ids in all of the sets; none if there are no sets.
 ///
 /// Put the most selective set first: the others are only asked about chunks it has.
 pub fn intersection<C: Chunks>(sets: impl IntoIterator<Item = C>) -> Intersection<C> {

@@ -1,14 +1,14 @@
-//! Runs of neighbouring ids: found without looking at each id, and taken without spreading them.
+//! Runs of neighbouring ids: found without looking at each id, and used without expanding them.
 
 use crate::cast::len32;
 use crate::chunk::CHUNK_ROWS;
 use crate::groups::BATCHED_FROM;
 use crate::simd::words::BATCH;
 
-/// How many ids the slice starts with that follow each other without a gap; not for no ids.
+/// How many ids at the start of the slice follow each other without a gap; the slice is not empty.
 ///
-/// The ids ascend strictly, so `n` of them lie without a gap exactly when the last is `n - 1`
-/// above the first: the end of the run is found in steps that double, then by halves.
+/// The ids ascend strictly, so `n` of them lie without a gap exactly when the last is `n - 1` above
+/// the first: the end of the run is found in steps that double, then by binary search.
 #[inline(always)]
 pub(crate) fn run_len(ids: &[u32]) -> usize {
     let first = ids[0];
@@ -52,11 +52,11 @@ pub(crate) trait TakeRuns {
     fn take_runs(&mut self, runs: &[(u32, u32)]);
 }
 
-/// Runs whose ids are copied at once if all of them are of one id.
+/// Runs whose ids are copied at once if each of them has one id.
 const BLOCK: usize = 16;
 
-/// Adds ascending runs that lie apart, as ids where they have one each: encoders take a batch of
-/// ids faster than as many runs.
+/// Adds ascending runs that lie apart, as ids if they have one each: encoders take a batch of ids
+/// faster than as many runs.
 #[inline(always)]
 pub(crate) fn push_runs(runs: &[(u32, u32)], encoder: &mut impl TakeRuns) {
     if runs.len() < BATCHED_FROM {
@@ -160,7 +160,7 @@ pub(crate) fn for_each_chunk<'r>(runs: &'r [(u32, u32)], mut each: impl FnMut(Ch
     while let Some(&(first, _)) = rest.first() {
         from = first.max(from);
         let end = from | (CHUNK_ROWS - 1);
-        // In steps that double, then by halves: most chunks have few runs of many, or many.
+        // In steps that double, then by binary search: a chunk may have few of many runs, or many.
         let starts_here = |n: usize| rest.get(n - 1).is_some_and(|run| run.0 <= end);
         let mut inside = 1;
         while starts_here(2 * inside) {

@@ -1,4 +1,4 @@
-//! Made-up sets, the same for the same seed on every machine: for tests, benches and trying out.
+//! Generated sets, the same for the same seed on every machine: for tests, benchmarks and examples.
 
 use crate::cast::low32;
 
@@ -22,10 +22,11 @@ pub enum Family {
         /// The share of rows in the set, from 0 to 1.
         density: f64,
     },
-    /// 90 of 100 ids in `clusters` stretches that may overlap, each a random one of
-    /// rows / (5 * clusters), the rest outside of all. The clustered scenarios of the HiPES paper.
+    /// 90 of 100 ids are in `clusters` stretches that may overlap, each of rows / (5 * clusters)
+    /// rows at a random place; the rest are outside of all. The clustered scenarios of the HiPES
+    /// paper.
     Hipes {
-        /// How many ids there are; fewer only if the rows do not hold so many.
+        /// How many ids there are; fewer only if there are not enough rows.
         ids: u32,
         /// How many stretches; 0 for uniform ids.
         clusters: u32,
@@ -80,7 +81,7 @@ impl Family {
                         }
                     }
                 };
-                // Until there are enough different ones, or the rows hardly hold any more.
+                // Until there are enough different ids, or hardly any row is left.
                 const ROUNDS: usize = 64;
                 let mut drawn: Vec<u32> = Vec::with_capacity(ids as usize);
                 for _ in 0..ROUNDS {
@@ -98,7 +99,7 @@ impl Family {
     }
 }
 
-/// Lays out gaps and runs of so many rows until the rows are used up.
+/// Lays out gaps and runs of these lengths until the rows are used up.
 fn spread(rows: u32, gaps: impl Iterator<Item = (u64, u64)>) -> Vec<u32> {
     let mut ids = Vec::new();
     let (mut at, end) = (0, u64::from(rows));
@@ -142,7 +143,7 @@ impl Random {
         low32(((self.number() >> 32) * u64::from(end)) >> 32)
     }
 
-    /// A number from 0 up to and without 1.
+    /// A number from 0 up to, but not including, 1.
     pub fn unit(&mut self) -> f64 {
         f64::from(low32(self.number() >> 32)) / f64::from(1 << 16) / f64::from(1 << 16)
     }

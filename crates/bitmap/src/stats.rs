@@ -1,4 +1,4 @@
-//! The size of a set in every codec, from one pass over its ids, and the choice that follows.
+//! The size of a set in every codec, from one pass over its ids, and the choice of the smallest.
 
 use crate::cast::{len32, size};
 use crate::codec::hipes::Width;
@@ -120,8 +120,8 @@ impl Sizes {
         })
     }
 
-    /// The sizes of the set of the ids in some runs, which are as
-    /// [`encode_runs`](Codec::encode_runs) wants them.
+    /// The sizes of the set of the ids in some runs, in the form that
+    /// [`encode_runs`](Codec::encode_runs) needs.
     ///
     /// ```
     /// # use tapdex_bitmap::Sizes;
@@ -136,7 +136,7 @@ impl Sizes {
         })
     }
 
-    /// The sizes of the set that `feed` hands to all encoders.
+    /// The sizes of the set that `feed` passes to all encoders.
     #[inline(always)]
     fn count(feed: impl FnOnce(&mut AllGroups<'_>, &mut MascCount<'_>, &mut Containers)) -> Self {
         let mut words = [WordCount::default(); 6];
@@ -184,7 +184,7 @@ impl Sizes {
         }
     }
 
-    /// The codec that needs the fewest bytes; of several, the one with the lowest id.
+    /// The codec that needs the fewest bytes; if several do, the one with the lowest id.
     pub fn smallest(&self) -> Codec {
         let by_size =
             ALL_CODECS.into_iter().zip(self.0).min_by_key(|&(codec, bytes)| (bytes, codec.id()));
@@ -192,7 +192,7 @@ impl Sizes {
     }
 }
 
-/// Appends the set in the codec that needs the fewest bytes, and says which that is.
+/// Appends the set in the codec that needs the fewest bytes, and returns that codec.
 ///
 /// ```
 /// # use tapdex_bitmap::{Bitmap, encode_auto};

@@ -296,7 +296,7 @@ pub fn check_bytes(codec: Codec, bytes: &[u8], rows: u32) -> Option<Vec<u32>> {
     assert!(ids.last().is_none_or(|&id| id < rows), "{codec:?} keeps to the rows");
     let again = encoded(codec, &ids);
     if codec == Codec::Roaring {
-        // The public format has several forms of a set; ours says the same.
+        // The public format has several forms of a set; ours is equivalent.
         let mut same = Vec::new();
         codec.decode(&again, rows, &mut same).unwrap();
         assert_eq!(same, ids, "{codec:?} says the same in our form");

@@ -89,7 +89,7 @@ impl std::fmt::Display for Nothing {
 
 impl std::error::Error for Nothing {}
 
-/// Marks an error that was told already.
+/// Marks an error that was reported already.
 #[derive(Debug)]
 pub(crate) struct Logged;
 
@@ -104,7 +104,7 @@ pub(crate) fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// An object of JSON, from names and values that are JSON already.
+/// A JSON object, from names and values that are JSON already.
 pub(crate) fn json_object(members: &[(&str, String)]) -> String {
     let members: Vec<String> =
         members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();

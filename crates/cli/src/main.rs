@@ -31,7 +31,7 @@ const EXIT_DAMAGED: u8 = 3;
 const EXIT_IO: u8 = 4;
 /// No permission to capture or to send.
 const EXIT_PERMISSION: u8 = 5;
-/// Ctrl-C, as shells have it: 128 and the number of the signal.
+/// Ctrl-C, as in shells: 128 plus the number of the signal.
 const EXIT_INTERRUPTED: u8 = 130;
 
 /// Large enough that millions of short lines cost few system calls.

@@ -6,11 +6,12 @@
 //! packets/NAME-HASH.pcap           our copy of a capture that was compressed or came as a stream
 //! packets/rec-NUMBER-TIME.pcapng   what a recorder has captured
 //! drafts/                          indexes of the recording that is being written
-//! missing.toml                     what retention has removed, and what no recording tells of
+//! missing.toml                     what retention removed, and what no recording reports
 //! ```
 //!
-//! A segment stands alone: all that is known of it is in its index file and in the packet file that
-//! it names. There is no list of segments; they are what lies in the folder.
+//! A segment stands alone: its index file and the packet file that this names hold all that is
+//! known about it. There is no list of segments: the archive has those whose files are in the
+//! folder.
 
 mod builder;
 mod columns;
@@ -62,7 +63,7 @@ pub use unread::{Unread, UnreadPackets};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// As packets came.
+    /// Packets in order of arrival.
     Arrival,
     /// Packets of a flow next to each other: columns become runs, which take less room and less
     /// time, and a row map leads back.
@@ -72,14 +73,14 @@ pub enum Order {
 /// The codec of the columns of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodecChoice {
-    /// For each column its own: Roaring, or another that makes it much smaller.
+    /// One chosen for each column: Roaring, or another codec that makes the column much smaller.
     Auto,
     /// This one.
     Fixed(Codec),
 }
 
 impl CodecChoice {
-    /// What [`Display`](std::fmt::Display) writes: `auto`, the name of a codec, `hipes:9`.
+    /// Parses what [`Display`](std::fmt::Display) writes: `auto`, the name of a codec, `hipes:9`.
     pub fn parse(text: &str) -> Option<Self> {
         if text == "auto" {
             return Some(Self::Auto);
@@ -135,10 +136,10 @@ struct SettingsFile {
     version: u32,
     order: Order,
     codec: String,
-    /// Left out where it is not so, for programs that do not know it.
+    /// Left out if false, for programs that do not know this key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     sums: bool,
-    /// Those that are kept beside the usual ones; left out where there are none.
+    /// Fields kept in addition to the usual ones; left out if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     fields: Vec<String>,
 }
@@ -146,9 +147,9 @@ struct SettingsFile {
 /// The version of `archive.toml` that this program writes, and the only one that it reads.
 const VERSION: u32 = 1;
 const SETTINGS_NAME: &str = "archive.toml";
-/// Bytes that it has at most.
+/// The most bytes that `archive.toml` may have.
 const SETTINGS_LEN_MAX: u64 = 64 << 10;
-/// How often, and how soon, writing it is tried again while another process does so.
+/// How many times to retry, and how long to pause, while another process writes the file.
 const SETTINGS_TRIES: u32 = 1_000;
 const SETTINGS_PAUSE: Duration = Duration::from_millis(5);
 const SEGMENTS_NAME: &str = "segments";
@@ -162,7 +163,7 @@ pub type OpenSegments = (Vec<Arc<Segment>>, Vec<Arc<ArchiveError>>);
 #[derive(Debug, Clone)]
 pub struct Archive {
     folder: PathBuf,
-    /// All that is read and changed goes through it.
+    /// All reads and changes go through it.
     storage: Arc<dyn Storage>,
     settings: Settings,
     kept: Arc<KeptSegments>,
@@ -186,8 +187,8 @@ impl Archive {
         Ok(Self { folder: folder.to_owned(), storage, settings, kept: Arc::default() })
     }
 
-    /// Opens the archive in a folder, or makes one there. Settings that are given are kept for
-    /// segments to come; those that are there stay as they are.
+    /// Opens the archive in a folder, or makes one there. Settings that are given are saved and
+    /// apply to new segments; existing segments stay as they are.
     pub fn create(
         folder: &Path,
         order: Option<Order>,
@@ -229,14 +230,16 @@ impl Archive {
                 settings
             })?;
         } else {
-            // A killed process may have left its half behind. One that is held is being written.
+            // A killed process may have left a half-written file. A locked one is still being
+            // written.
             drop(storage.remove_stale(&temporary_path(&path)));
         }
         Ok(Self { folder: folder.to_owned(), storage, settings, kept: Arc::default() })
     }
 
-    /// Opens the archive in a folder, and writes its settings again if they are missing or damaged:
-    /// as the segments that are there were built, or else the default. Also says what was done.
+    /// Opens the archive in a folder, and rewrites its settings if they are missing or damaged: the
+    /// settings that its segments were built with, or the default if it has none. Also returns what
+    /// was done.
     pub fn mend(folder: &Path) -> Result<(Self, Option<String>), ArchiveError> {
         match Root::open(folder) {
             Ok(root) => Self::mend_on(Arc::new(root), folder),
@@ -251,7 +254,7 @@ impl Archive {
     ) -> Result<(Self, Option<String>), ArchiveError> {
         let why = match Self::open_on(Arc::clone(&storage), folder) {
             Err(ArchiveError::BadSettings { fault, .. }) => fault.to_string(),
-            // Without a file in it, it is any folder.
+            // A folder without such files is not an archive.
             Err(ArchiveError::NoArchive { .. }) if has_files(&*storage, folder) => {
                 "it is missing".to_owned()
             }
@@ -262,7 +265,7 @@ impl Archive {
         let table = text.ok().and_then(|text| text.parse::<toml::Table>().ok());
         let version = table.and_then(|table| table.get("version")?.as_integer());
         if version.is_some_and(|version| version > VERSION.into()) {
-            // Not damaged, but of a later program.
+            // Not damaged, but written by a later version of the program.
             return Self::open_on(storage, folder).map(|archive| (archive, None));
         }
         let settings = Settings::default();
@@ -283,7 +286,7 @@ impl Archive {
         Ok((archive, Some(done)))
     }
 
-    /// How the segments that are there were built; `None` if there are none.
+    /// The settings that the existing segments were built with; `None` if there are none.
     fn built_with(&self) -> Option<Settings> {
         let (mut newest, mut sums, mut fields) = (None, false, FieldSet::USUAL);
         let mut codecs = BTreeSet::new();
@@ -305,14 +308,15 @@ impl Archive {
             newest = newest.max(Some((modified, path, order)));
         }
         let (_, _, order) = newest?;
-        // One codec everywhere was asked for, unless it is the one that is chosen most.
+        // If all columns have one codec, the user asked for it, unless it is the one that is most
+        // often chosen automatically.
         let only = codecs.pop_first().filter(|_| codecs.is_empty());
         let only = only.and_then(|name| CodecChoice::parse(&name));
         let codec = only.filter(|&only| only != CodecChoice::Fixed(Codec::Roaring));
         Some(Settings { order, codec: codec.unwrap_or(CodecChoice::Auto), sums, fields })
     }
 
-    /// Has segments to come keep checksums of all packets, or not; that is kept.
+    /// Sets whether new segments keep checksums of all packets, and saves the setting.
     pub fn keep_sums(&mut self, sums: bool) -> Result<(), ArchiveError> {
         if self.settings.sums == sums {
             return Ok(());
@@ -324,7 +328,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Has segments to come keep these fields beside the usual ones; that is kept.
+    /// Sets the fields that new segments keep in addition to the usual ones, and saves the setting.
     pub fn keep_fields(&mut self, extra: FieldSet) -> Result<(), ArchiveError> {
         let fields = FieldSet::USUAL.and(extra);
         if self.settings.fields == fields {
@@ -340,7 +344,7 @@ impl Archive {
         Ok(())
     }
 
-    /// What it lies on: all that is read and changed in it goes through this.
+    /// The storage that it is on: all reads and changes go through it.
     pub fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
     }
@@ -359,7 +363,7 @@ impl Archive {
         self.folder.join(SEGMENTS_NAME)
     }
 
-    /// Where it has packet files of its own.
+    /// The folder of its own packet files.
     pub fn packets_folder(&self) -> PathBuf {
         self.folder.join(PACKETS_NAME)
     }
@@ -380,8 +384,8 @@ impl Archive {
     }
 
     /// Opens all segments: those that could be opened, by the time of their first packet, and what
-    /// is wrong with the others. Of what a recorder has written and nobody has indexed yet there
-    /// are drafts; what those do not have is indexed in memory.
+    /// is wrong with the others. Recorded packets that are not indexed yet come from drafts;
+    /// packets without a draft are indexed in memory.
     pub fn segments(&self) -> Result<OpenSegments, ArchiveError> {
         self.segments_from(TimeRange::ALL)
     }
@@ -392,8 +396,14 @@ impl Archive {
         Ok((survey.segments, survey.gaps.into_iter().filter_map(|gap| gap.error).collect()))
     }
 
-    /// Opens all segments but those in memory that have no packet from these times, and tells what
-    /// the archive lacks, from whatever times.
+    /// Closes the segments that the last search left open for the next one. Those that somebody
+    /// still holds stay open.
+    pub fn close_segments(&self) {
+        self.kept.close();
+    }
+
+    /// Opens all segments but those in memory that have no packet from these times, and finds what
+    /// the archive lacks, from all times.
     pub fn survey(&self, times: TimeRange) -> Result<Survey, ArchiveError> {
         let mut survey = self.indexed()?;
         let damaged: Vec<PathBuf> = survey.gaps.iter().filter_map(damaged_index).collect();
@@ -405,7 +415,7 @@ impl Archive {
         Ok(survey)
     }
 
-    /// The segments that have an index file, and what is missing of those.
+    /// The segments that have an index file, and which of them could not be opened.
     fn indexed(&self) -> Result<Survey, ArchiveError> {
         let mut survey = Survey::default();
         let paths = self.index_files()?;
@@ -421,13 +431,13 @@ impl Archive {
         Ok(survey)
     }
 
-    /// Removes a file of the archive's own; one that is gone is fine.
+    /// Removes a file of the archive's own; it is no error if the file is gone.
     fn remove_if_there(&self, path: &Path) -> Result<(), ArchiveError> {
         let removed = self.storage.remove_if_there(path);
         removed.map_err(|error| ArchiveError::io("remove", path, error))
     }
 
-    /// The one path of a file that has several; the same if it is not there.
+    /// The canonical path of a file; the same path if the file does not exist.
     fn real_path(&self, path: PathBuf) -> PathBuf {
         self.storage.real_path(&path).unwrap_or(path)
     }
@@ -437,10 +447,10 @@ impl Archive {
         self.segments_folder().join(index_name(&self.index_stem(packets), part))
     }
 
-    /// Finds captures of which a part was not indexed, or whose index was removed: without those
-    /// every answer would be incomplete and nobody would know.
+    /// Finds captures that are not fully indexed, or whose index was removed: otherwise answers
+    /// would be incomplete and nobody would know.
     fn find_missing(&self, segments: &[Arc<Segment>], gaps: &mut Vec<Gap>) {
-        // By name, which all parts of a capture have but for their number.
+        // By name: the parts of a capture have the same name but for their number.
         let mut captures: BTreeMap<&str, Vec<&Segment>> = BTreeMap::new();
         for segment in segments {
             captures.entry(file_names::capture_name(segment.path())).or_default().push(segment);
@@ -452,7 +462,7 @@ impl Archive {
             let packets = packets_between(&parts);
             if let Some(at) = damaged.iter().position(|path| file_names::capture_name(path) == name)
             {
-                // All that is missing is told with the first one.
+                // Everything missing from a capture is reported with its first damaged index.
                 let is_this = |gap: &&mut Gap| damaged_index(gap).as_ref() == Some(&damaged[at]);
                 if let Some(gap) = gaps.iter_mut().find(is_this) {
                     gap.packets = packets;
@@ -463,7 +473,7 @@ impl Archive {
             let path = self.real_path(path);
             let is_whole = note::chained(parts.iter().map(|part| part.note())) == parts.len();
             let ends = parts.last().is_some_and(|segment| segment.note().source.last);
-            // Of a recording what is behind the first gap is indexed in memory.
+            // The part of a recording behind the first gap is indexed in memory.
             let is_answered = is_whole && ends || recording::is_recording(name);
             if !is_answered {
                 let missing = Gap::unknown(ArchiveError::MissingPart { path });
@@ -472,7 +482,7 @@ impl Archive {
             }
             let times = parts.iter().map(|part| (part.note().time_min, part.note().time_max));
             let times = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
-            // Of a copy the length that is known is that of what was copied.
+            // For a copy, the known length is that of the original.
             let (fault, packets, to_ns) = match self.storage.metadata(&path, Whose::Named) {
                 // Retention has removed it just now.
                 Err(_) if !self.storage.exists(first.path()) => continue,
@@ -498,7 +508,7 @@ impl Archive {
         for path in self.copies_without_index(&names) {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let fault = match is_regular(&*self.storage, &path) {
-                // What it has is indexed in memory.
+                // Its packets are indexed in memory.
                 true if recording::is_recording(name) => continue,
                 true => PacketsFault::NotIndexed,
                 // Retention has removed it just now.
@@ -509,15 +519,15 @@ impl Archive {
         }
     }
 
-    /// Our copies of captures that no segment is about, by what the names of segments start with:
-    /// indexing them was interrupted.
+    /// Our copies of captures that no segment belongs to, judged by the prefix of the segment
+    /// names: indexing them was interrupted.
     fn copies_without_index(&self, names: &BTreeSet<&str>) -> Vec<PathBuf> {
         let files = self.storage.list(&self.packets_folder()).unwrap_or_default();
         let is_left = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let first = names.range(name..).next();
             let rest = first.and_then(|found| found.strip_prefix(name));
-            // In older archives a number comes behind the name.
+            // In older archives the name is followed by a number.
             let is_indexed = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
             !name.starts_with('.') && !is_indexed
         };
@@ -525,7 +535,7 @@ impl Archive {
     }
 }
 
-/// Whether a folder has indexes or packets as an archive has them.
+/// Whether a folder has index or packet files where an archive would have them.
 fn has_files(storage: &dyn Storage, folder: &Path) -> bool {
     let has = |name: &str, ending: &str| {
         let files = storage.list(&folder.join(name)).unwrap_or_default();
@@ -543,7 +553,7 @@ fn read_settings(storage: &dyn Storage, path: &Path) -> Result<Settings, Archive
             let folder = path.parent().unwrap_or(Path::new(""));
             return Err(ArchiveError::NoArchive { path: folder.to_owned() });
         }
-        // No regular file, too long, or no text.
+        // Not a regular file, too long, or not text.
         Err(error)
             if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) =>
         {
@@ -567,8 +577,8 @@ fn read_settings(storage: &dyn Storage, path: &Path) -> Result<Settings, Archive
     Ok(Settings { order: file.order, codec, sums: file.sums, fields })
 }
 
-/// Writes the settings of an archive. If another process does so at the moment, that one comes
-/// first; `wanted` is told what it has left.
+/// Writes the settings of an archive. If another process is writing them, waits for it first;
+/// `wanted` gets the settings that are in the file by then.
 fn write_settings(
     storage: &dyn Storage,
     path: &Path,
@@ -600,7 +610,7 @@ fn write_settings(
     write().map_err(|error| ArchiveError::io("write", path, error))
 }
 
-/// What the index of a part of a packet file is called; see [`file_names::capture_name`].
+/// The name of the index of a part of a packet file; see [`file_names::capture_name`].
 fn index_name(stem: &str, part: u32) -> String {
     format!("{stem}-{part:04}.tdx")
 }
@@ -610,8 +620,8 @@ fn is_regular(storage: &dyn Storage, path: &Path) -> bool {
     storage.metadata(path, Whose::Own).is_ok_and(|data| data.is_file())
 }
 
-/// Packets of a capture that are in front of some of its parts, or between them, and in none;
-/// `None` if those behind the last one are missing, too, or nobody can tell.
+/// How many packets of a capture are missing before its first part or between its parts; `None` if
+/// packets after the last part are missing, too, or if the number is not known.
 fn packets_between(parts: &[&Segment]) -> Option<u64> {
     let (mut reached, mut missing) = (0, 0_u64);
     for part in parts {

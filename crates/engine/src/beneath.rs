@@ -6,13 +6,13 @@
 //! a name in an archive says, nothing outside the archive's own folders can be changed.
 //!
 //! ```text
-//! Dir    a folder, by its handle; a link to a folder counts only where the user has named it
+//! Dir    a folder, by its handle; links to folders are followed only in paths that the user named
 //! Root   an archive: its folder, and in it segments/, packets/ and drafts/
 //! ```
 //!
 //! What is read may lie elsewhere: captures stay where they are. [`open_named`] opens such a file,
-//! [`open_own`] one that has to be the archive's own. Both refuse at once what is no regular file:
-//! a FIFO would have us wait, and a device has no end.
+//! [`open_own`] one that has to be the archive's own. Both refuse at once anything but a regular
+//! file: a FIFO would make us wait, and a device has no end.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, TryLockError};
@@ -26,18 +26,18 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-/// How often a file that turns out to be another's is given up for a new one.
+/// How many times to try creating a file while other processes create, finish or remove it.
 const ATTEMPTS_MAX: usize = 100;
 
 /// The folders that an archive has in its own.
 const FOLDERS: [&str; 3] = ["segments", "packets", "drafts"];
 
-/// Who may read a file that is to be made. Its owner always may: whoever makes it could read what
-/// it is made of.
+/// Who may read a file that is to be created. Its owner always may: whoever creates it could read
+/// what it is made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rights {
     mode: u32,
-    /// The group that the rights of the group are for; `None` if they are for any.
+    /// The group that the group rights are for; `None` if they are for any group.
     group: Option<u32>,
 }
 
@@ -49,24 +49,25 @@ impl Rights {
     /// The owner and the group of whoever makes it.
     pub const GROUP: Self = Self { mode: 0o640, group: None };
 
-    /// Whoever may read a file may read what is made of it.
+    /// The rights of a file, for files made from it: whoever may read it may read those.
     pub fn of(file: &File) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let mut mode = metadata.mode() & 0o644 | 0o600;
         if has_access_list(file) {
-            // Of such a file the mode has the most that anybody on its list may, not the group.
+            // With an access list, the group bits of the mode are the most that anybody on the list
+            // may do, not what the group may do.
             mode &= !0o070;
         }
         if mode & 0o040 == 0 {
-            // Its group may be among the others of the new file.
+            // Members of its group may count as others for the new file.
             mode &= !0o004;
         }
-        // What everybody may read, members of any group may.
+        // If everybody may read it, so may the members of any group.
         let all = mode & 0o044 == 0o044;
         Ok(Self { mode, group: (!all).then(|| metadata.gid()) })
     }
 
-    /// Those who have both rights.
+    /// Those who may read under both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let mut mode = self.mode & other.mode;
@@ -83,8 +84,8 @@ impl Rights {
     }
 }
 
-/// Whether a file has a list of users and groups that may read it, beside its mode; also if that
-/// cannot be told.
+/// Whether a file has a list of users and groups that may read it, beside its mode; `true` also if
+/// that is unknown.
 fn has_access_list(file: &File) -> bool {
     let len = rustix::fs::fgetxattr(file, "system.posix_acl_access", &mut [0_u8; 0]);
     !matches!(len, Err(Errno::NODATA | Errno::OPNOTSUPP))
@@ -145,7 +146,7 @@ impl Dir {
         Ok(Self { handle: Arc::new(handle) })
     }
 
-    /// A folder in this one. A link to a folder is none.
+    /// A folder in this one. A link to a folder is refused.
     pub fn folder(&self, name: &OsStr) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.handle, plain(name)?, flags, Mode::empty());
@@ -168,7 +169,7 @@ impl Dir {
         }
     }
 
-    /// What a name leads to, links not followed.
+    /// What has a name, links not followed.
     fn stat(&self, name: &OsStr) -> io::Result<rustix::fs::Stat> {
         Ok(rustix::fs::statat(&self.handle, plain(name)?, AtFlags::SYMLINK_NOFOLLOW)?)
     }
@@ -178,7 +179,7 @@ impl Dir {
         self.stat(name).is_ok()
     }
 
-    /// What a name leads to, links not followed.
+    /// What has a name, links not followed.
     pub(crate) fn metadata(&self, name: &OsStr) -> io::Result<Metadata> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let found = rustix::fs::openat(&self.handle, plain(name)?, flags, Mode::empty())?;
@@ -187,7 +188,7 @@ impl Dir {
 
     /// Opens a regular file that is there.
     fn open_file(&self, name: &OsStr, how: OFlags) -> io::Result<File> {
-        // A device may do something when it is opened, so it is not.
+        // Opening a device may have an effect, so it is not opened.
         check_regular(self.stat(name)?.st_mode)?;
         let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.handle, name, flags, Mode::empty())?);
@@ -214,7 +215,7 @@ impl Dir {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // The folder may give its group to the files in it. Rights that this group must not have
-        // are not given in the first place: a file that is open stays so.
+        // are not granted even at first: a process that has opened the file keeps it open.
         let folder = rustix::fs::fstat(&self.handle)?;
         let gives_group = Mode::from_raw_mode(folder.st_mode).contains(Mode::SGID);
         let own = rustix::process::getegid().as_raw();
@@ -223,21 +224,21 @@ impl Dir {
         let made = file.metadata()?;
         let most = rights.mode(made.gid());
         if mode & !most != Mode::empty() {
-            // The file system gives groups in a way of its own.
+            // The file system assigns groups in a way of its own.
             rustix::fs::fchmod(&file, most & Mode::from_raw_mode(made.mode()))?;
         }
-        // As long as it is held, nobody takes it for left behind.
+        // While it is locked, no process takes it for a stale file.
         file.try_lock().map_err(io::Error::from)?;
         match self.is_at(&file, name)? {
             true => Ok(file),
-            // Somebody has taken it for that before it was held, and removed it.
+            // Another process took it for stale before it was locked, and removed it.
             false => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
-    /// Creates a file and locks it, in the place of one that a killed process has left behind. If
-    /// somebody holds that, it fails with [`io::ErrorKind::WouldBlock`]. A link, or a file that has
-    /// a second name, is not replaced: [`io::ErrorKind::AlreadyExists`].
+    /// Creates a file and locks it, in place of one that a killed process has left behind. If
+    /// somebody else holds that one, this fails with [`io::ErrorKind::WouldBlock`]. A link, or a
+    /// file that has a second name, is not replaced: [`io::ErrorKind::AlreadyExists`].
     pub fn create(&self, name: &OsStr, rights: Rights) -> io::Result<File> {
         for _ in 0..ATTEMPTS_MAX {
             match self.create_new(name, rights) {
@@ -249,17 +250,17 @@ impl Dir {
             }
             self.remove_stale(name)?;
         }
-        // As many others have finished this file in the meantime: it is theirs.
+        // Each time another process finished this file in the meantime: it is theirs.
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Whether the folder was not removed.
+    /// Whether the folder still exists.
     fn is_there(&self) -> bool {
         rustix::fs::fstat(&self.handle).is_ok_and(|stat| stat.st_nlink > 0)
     }
 
-    /// Removes a file that a killed process has left behind; one that is gone is fine. If somebody
-    /// holds it, it fails with [`io::ErrorKind::WouldBlock`].
+    /// Removes a file that a killed process has left behind; it is no error if it is gone. If
+    /// somebody else holds it, this fails with [`io::ErrorKind::WouldBlock`].
     pub fn remove_stale(&self, name: &OsStr) -> io::Result<()> {
         let stat = match self.stat(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -290,7 +291,7 @@ impl Dir {
         if file.metadata()?.nlink() > 1 {
             return Err(not_ours("a file with a second name (a hard link)"));
         }
-        // Removed while it is held, or it could be another's by now.
+        // Removed while locked; otherwise it could be another process's file by now.
         self.remove(name)
     }
 
@@ -304,7 +305,7 @@ impl Dir {
         }
     }
 
-    /// Opens a file of which only the lock matters, or makes it.
+    /// Opens or creates a file that is used only for its lock.
     pub fn lock_file(&self, name: &OsStr) -> io::Result<File> {
         match self.open_file(name, OFlags::WRONLY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -339,12 +340,12 @@ impl Dir {
         }
     }
 
-    /// Removes a file; of a link, the link.
+    /// Removes a file; if it is a link, the link itself.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.handle, plain(name)?, AtFlags::empty())?)
     }
 
-    /// Sees to it that the names in the folder outlast a crash.
+    /// Makes the names in the folder survive a crash.
     pub fn sync(&self) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::openat(&self.handle, ".", flags, Mode::empty())?;
@@ -352,7 +353,7 @@ impl Dir {
     }
 }
 
-/// The folder of an archive: all that is changed in an archive is changed through it.
+/// The folder of an archive: all changes to an archive go through it.
 ///
 /// Its methods take the paths that the archive has for its files. Such a path only says which of
 /// the folders is meant, its own or one of the three in it, and which name in it; all others are
@@ -471,7 +472,7 @@ pub fn cut(file: &File, len: u64) -> io::Result<()> {
 
 /// Opens a regular file to be read, with flags of our own.
 fn open_regular(path: &Path, metadata: io::Result<Metadata>, flags: OFlags) -> io::Result<File> {
-    // A device may do something when it is opened, so it is not.
+    // Opening a device may have an effect, so it is not opened.
     check_regular(metadata?.mode())?;
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
@@ -480,8 +481,8 @@ fn open_regular(path: &Path, metadata: io::Result<Metadata>, flags: OFlags) -> i
     Ok(file)
 }
 
-/// Opens a regular file that somebody has named to be read, links followed. What is no regular file
-/// is refused at once: [`io::ErrorKind::InvalidInput`].
+/// Opens a regular file that the user has named for reading, links followed. Anything but a regular
+/// file is refused at once: [`io::ErrorKind::InvalidInput`].
 pub fn open_named(path: &Path) -> io::Result<File> {
     open_regular(path, path.metadata(), OFlags::empty())
 }
@@ -497,7 +498,7 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     open_regular(path, path.symlink_metadata(), OFlags::NOFOLLOW)
 }
 
-/// The text of a file that has at most so many bytes.
+/// The text of a file of at most `most` bytes.
 pub fn read_text(file: impl Read, most: u64) -> io::Result<String> {
     let mut text = String::new();
     let len = file.take(most.saturating_add(1)).read_to_string(&mut text)?;
@@ -515,7 +516,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// An archive with its folders, beside a file that is none of its own.
+    /// An archive with its folders, next to a file that does not belong to it.
     fn rooted() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::create(&folder.path().join("archive")).unwrap();

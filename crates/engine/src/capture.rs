@@ -28,8 +28,8 @@
 //!
 //! - libpcap ends where an interface has another link type or snapshot length than the first one,
 //!   or where a section has another byte order. These files are sound, and are read in full.
-//! - Seconds and fractions in pcap records count from zero, so they go on to 2106. libpcap takes
-//!   those of files in the machine's byte order for signed numbers.
+//! - Seconds and fractions in pcap records are unsigned, so they reach to 2106. libpcap reads them
+//!   as signed numbers in files in the machine's byte order.
 //! - Times in pcapng before 1970 are 1970, and those after 2554 are the last nanosecond that a
 //!   `u64` can count.
 
@@ -66,7 +66,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<CaptureReader<Decompressed<File>>,
 pub struct Interface {
     /// LINKTYPE_ number of its frames.
     pub link: u16,
-    /// Frames are cut to so many bytes; 0 if they are not.
+    /// Frames are cut to this many bytes; 0 if they are not cut.
     pub snaplen: u32,
     /// Ticks of its clock in a second.
     pub ticks: u64,
@@ -74,7 +74,7 @@ pub struct Interface {
     pub offset_s: i64,
     /// Its name; empty if it has none.
     pub name: String,
-    /// What it is; empty if that is not said.
+    /// What it is; empty if the file does not say.
     pub description: String,
 }
 
@@ -91,8 +91,8 @@ impl Interface {
         }
     }
 
-    /// The most bytes that a frame of it can have: those that it is cut to, or all that libpcap
-    /// reads of such a link.
+    /// The most bytes that a frame of it can have: the snapshot length, or the most that libpcap
+    /// reads for this link type.
     pub(crate) fn frame_max(&self) -> u32 {
         match self.snaplen {
             0 | 0x8000_0000.. => frame_max(self.link),
@@ -112,13 +112,13 @@ pub struct Section {
     pub first_interface: u32,
 }
 
-/// What has to be known of a file to read packets from the middle of it.
+/// What has to be known about a file to read packets from the middle of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "layout::LayoutText", into = "layout::LayoutText")]
 pub struct Layout {
-    /// pcapng, or else pcap.
+    /// Whether the file is pcapng; otherwise it is pcap.
     pub pcapng: bool,
-    /// How the records of a pcap file are made.
+    /// The form of the records of a pcap file.
     pub records: RecordForm,
     /// Its sections, in order.
     pub sections: Vec<Section>,
@@ -138,10 +138,10 @@ impl Layout {
     }
 }
 
-/// How the records of a pcap file are made.
+/// The form of the records of a pcap file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RecordForm {
-    /// Their headers have 24 bytes and not 16: the "modified" format.
+    /// Their headers have 24 bytes instead of 16: the "modified" format.
     pub long: bool,
     /// Which of the two lengths comes first.
     pub lengths: Lengths,
@@ -159,7 +159,8 @@ pub enum Lengths {
     Smaller,
 }
 
-/// The most bytes of a frame that libpcap reads of a link, if the file does not give less.
+/// The most bytes of a frame that libpcap reads for a link type, unless the file has a smaller
+/// limit.
 pub(crate) fn frame_max(link: u16) -> u32 {
     match link {
         231 => 128 << 20, // D-Bus

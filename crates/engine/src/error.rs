@@ -9,9 +9,9 @@ use crate::index::BuildError;
 
 /// Why an index could not be written, opened or searched.
 ///
-/// Whatever speaks of bytes names the section and the offset in the file. Damage is not mended by
-/// trying again: build the index again from its capture. `tapdex` never changes a finished file,
-/// so a damaged one was damaged by the disk, by a copy that was cut short, or by another program.
+/// Errors about bytes name the section and the offset in the file. Trying again does not mend
+/// damage: build the index again from its capture. `tapdex` never changes a finished file, so a
+/// damaged one was damaged by the disk, by a copy that was cut short, or by another program.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
@@ -56,10 +56,10 @@ pub enum IndexError {
     NotAnIndex {
         /// Where the number should stand.
         offset: u64,
-        /// What stands there; zeros where the file has ended.
+        /// What was found; zeros if the file has ended.
         got: [u8; 8],
     },
-    /// A newer tapdex wrote it: use that one. Or an older one did than this one reads: build the
+    /// A newer tapdex wrote it: use that one. Or it is older than this one can read: build the
     /// index again.
     #[error("format version {got}, expected {oldest} to {newest}")]
     Version {
@@ -78,14 +78,14 @@ pub enum IndexError {
     Checksum {
         /// In which section.
         section: Box<str>,
-        /// Where the bytes start that were summed up.
+        /// Where the summed bytes start.
         offset: u64,
         /// The checksum that was stored.
         expected: u32,
         /// That of the bytes.
         got: u32,
     },
-    /// A number that cannot stand there. With good checksums, another program wrote the file.
+    /// A number that is not valid there. If the checksums are good, another program wrote the file.
     #[error("{section}: {what} at offset {offset} is {got}, expected {expected}")]
     BadField {
         /// In which section.
@@ -113,7 +113,7 @@ pub enum IndexError {
         /// The one that is too small.
         got: u64,
     },
-    /// A section that this version does not know and that must not be passed over. Use the tapdex
+    /// A section that this version does not know and that must not be skipped. Use the tapdex
     /// that wrote the file.
     #[error("section of kind {kind} at offset {offset}: unknown, and marked as required")]
     UnknownSection {
@@ -128,7 +128,7 @@ pub enum IndexError {
         /// Which one.
         section: Box<str>,
     },
-    /// A section that stands twice, or for a column that there is not.
+    /// A section that occurs twice, or belongs to a column that does not exist.
     #[error("a second or needless section with the {section} at offset {offset}")]
     SurplusSection {
         /// Which one.
@@ -205,12 +205,12 @@ pub enum IndexError {
         /// The record.
         record: u64,
     },
-    /// There is no field of that name; the message lists those that there are.
+    /// There is no field of that name; the message lists the existing ones.
     #[error("no field '{name}', expected one of: {known}")]
     UnknownField {
         /// The name that was asked for.
         name: Box<str>,
-        /// The names that there are.
+        /// The existing names.
         known: Box<str>,
     },
     /// A column, key, row or value number that is too large, or a prefix that is too long.
@@ -220,7 +220,7 @@ pub enum IndexError {
         what: &'static str,
         /// The number.
         got: u128,
-        /// The largest there is.
+        /// The largest possible number.
         max: u128,
     },
     /// What was to be written does not agree with what was announced, or with itself.
@@ -301,7 +301,8 @@ impl std::fmt::Display for Expected {
     }
 }
 
-/// An error and what led to it, on one line. What an error has said of its source is not repeated.
+/// An error and what led to it, on one line. Text of a source that an error already includes is not
+/// repeated.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

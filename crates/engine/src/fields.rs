@@ -1,15 +1,15 @@
-//! What the index knows of a packet: every field, declared once.
+//! What the index knows about a packet: every field, declared once.
 //!
-//! A [`Field`] is a number that every packet has, 0 where it does not apply. [`FIELDS`] says of
-//! each what it is called in the index file, what kind of number it is, how it is cut into digits,
-//! where it is kept and how it is taken from a packet. Everything else asks here: the key of a flow
-//! is packed by this table, columns are written in its order, filters and `top` find fields by it,
-//! and `repair` compares packets with it.
+//! A [`Field`] is a number that every packet has, 0 where it does not apply. [`FIELDS`] has, for
+//! each, its name in the index file, what kind of number it is, how it is cut into digits, where it
+//! is kept and how it is taken from a packet. Everything else uses this table: the key of a flow is
+//! packed by this table, columns are written in its order, filters and `top` find fields by it, and
+//! `repair` compares packets with it.
 //!
 //! People ask by [`Name`]: `ip.addr` is two fields, and `tcp.port` is a part of two. [`NAMES`] has
 //! those of both filter languages and of `top`; the table in `docs/filters.md` is printed from it.
-//! That a field is 0 does not say whether a packet has it. That is what a [`Presence`] says, by
-//! other fields: it is looked up in columns or in a decoded packet, and is the same for both.
+//! The value 0 does not show whether a packet has the field. A [`Presence`] does, by other fields:
+//! it is looked up in columns or in a decoded packet, with the same result.
 //!
 //! # A new field
 //!
@@ -65,7 +65,7 @@ use crate::capture::Record;
 use crate::index::Width;
 use crate::packet::{Headers, LinkType};
 
-/// What fields are taken from: the headers of a packet, and what its record says.
+/// What fields are taken from: the headers of a packet, and its record.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
     /// Its headers.
@@ -96,7 +96,7 @@ pub enum FieldKind {
     Ipv6,
     /// A MAC address.
     Mac,
-    /// A number of so many bits.
+    /// A number of this many bits.
     Number(u32),
     /// The flags of TCP.
     Flags,
@@ -124,7 +124,7 @@ impl FieldKind {
             Self::Ipv6 => return u128::MAX,
             Self::Mac => 48,
             Self::Number(bits) => bits,
-            // Wireshark has four more, which the index has not.
+            // Wireshark has four more, which the index does not have.
             Self::Flags => 12,
             Self::EtherType => 16,
             Self::Protocol | Self::Encap | Self::Fragment | Self::Tunnel | Self::LengthClass => 8,
@@ -136,10 +136,10 @@ impl FieldKind {
 /// Where a field is kept until it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Home {
-    /// In a word of the key of a flow, so many bits from its low end.
+    /// In a word of the key of a flow, this many bits from its low end.
     Narrow(usize, u32),
     /// In the key of the wide part of a flow, which few packets have: 128 bits take the word and
-    /// the one behind it.
+    /// the next one.
     Wide(usize, u32),
     /// With each packet.
     Packet,
@@ -148,15 +148,15 @@ pub(crate) enum Home {
 /// Where a digit of a field is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In a word of the key of a flow, so many bits from its low end.
+    /// In a word of the key of a flow, this many bits from its low end.
     Narrow(usize, u32),
     /// In a word of its wide part.
     Wide(usize, u32),
-    /// The digit of this number among those that packets have for themselves.
+    /// The digit with this number among those that belong to single packets.
     Packet(usize),
 }
 
-/// A field: all that is said of it.
+/// The description of a field.
 #[derive(Debug, Clone, Copy)]
 pub struct Spec {
     /// Which one it is.
@@ -208,7 +208,7 @@ impl Spec {
     }
 }
 
-/// The digits of packets' own that the fields before this one have.
+/// How many digits that belong to single packets come from fields before this one.
 fn own_digits_before(field: Field) -> usize {
     let before = FIELDS.iter().take(field as usize).filter(|spec| !spec.is_of_flow());
     before.map(|spec| spec.digits as usize).sum()
@@ -228,8 +228,8 @@ macro_rules! fields {
             $($(#[doc = $about])+ $id),+
         }
 
-        /// All fields, in the order in which they are written. One that is 0 in all rows of a
-        /// segment is left out there.
+        /// All fields, in the order in which they are written. A segment leaves out those that are
+        /// 0 in all its rows.
         pub static FIELDS: [Spec; [$(Field::$id),+].len()] = [$(Spec {
             field: Field::$id,
             name: $name,
@@ -241,7 +241,7 @@ macro_rules! fields {
             take: |$packet| $value,
         }),+];
 
-        /// Digits that packets have for themselves.
+        /// How many digits belong to single packets.
         pub(crate) const OWN_DIGITS: usize =
             0 $(+ if let Home::Packet = $home { $digits } else { 0 })+;
 
@@ -273,7 +273,7 @@ macro_rules! fields {
             key
         }
 
-        /// The digits that a packet has for itself.
+        /// The digits that belong to the packet rather than to its flow.
         #[inline(always)]
         pub(crate) fn own(packet: &Packet<'_>) -> [u16; OWN_DIGITS] {
             let mut own = [0; OWN_DIGITS];
@@ -384,7 +384,7 @@ fields! {
     /// The class of the length on the wire.
     Length: "length", FieldKind::LengthClass, 1 Byte, Home::Packet,
         |p| length_class(p.wire_len).into();
-    // Up to here those of the first version.
+    // The fields up to here are those of the first version.
     /// Time to live of IPv4, or hop limit of IPv6.
     IpTtl: "ip.ttl", FieldKind::Number(8), 1 Byte, Home::Narrow(5, 32),
         |p| p.headers.ttl.into();
@@ -399,10 +399,10 @@ fields! {
         |p| p.wire_len.into();
 }
 
-/// How many fields a segment knows that does not say which: those of the first version.
+/// How many fields a segment knows if it does not say which: those of the first version.
 pub(crate) const FIRST_FIELDS: usize = 30;
 
-/// Bytes of a header, as pcap-filter(7) loads them, that a field tells something of.
+/// Bytes of a header, as pcap-filter(7) loads them, that a field holds bits of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     /// The field.
@@ -413,12 +413,12 @@ pub struct Load {
     pub at: u32,
     /// How many there are.
     pub size: u32,
-    /// The bits of the number they are that the field has, from `shift` up.
+    /// Which bits of these bytes, read as a number, the field has, from `shift` up.
     pub bits: u32,
     /// Where these start.
     pub shift: u32,
-    /// It is behind the network header: later fragments do not have it, and where the frame ends
-    /// before it the field is 0.
+    /// It is behind the network header: later fragments do not have it, and if the frame ends
+    /// before it, the field is 0.
     pub is_transport: bool,
 }
 
@@ -430,8 +430,8 @@ impl Load {
     }
 }
 
-/// What can be loaded from headers and is a field of one digit. All packets have it that have the
-/// header: where that ends before the bytes, the frame is odd, or the field is 0.
+/// Loads from headers that are a field of one digit. All packets with the header have the field: if
+/// the header ends before the bytes, the frame is odd, or the field is 0.
 pub static LOADS: &[Load] = &[
     Load::new(Field::IpTtl, ("ip", 8, 1), 0xFF),
     Load::new(Field::IpTtl, ("ip6", 7, 1), 0xFF),
@@ -441,7 +441,7 @@ pub static LOADS: &[Load] = &[
 ];
 
 impl Field {
-    /// All that is said of it.
+    /// Its description.
     pub fn spec(self) -> &'static Spec {
         &FIELDS[self as usize]
     }

@@ -108,14 +108,14 @@
 //!
 //! - A filter in the language of tcpdump matches the packets that libpcap's program matches. What
 //!   columns cannot tell is decided by that program, see [`query::bpf`].
-//! - A file has its name when it is complete and on the disk, and is not changed after that. See
-//!   [`IndexWriter`](index::IndexWriter) and [`storage`].
+//! - A file gets its name only when it is complete and on the disk, and is not changed after that.
+//!   See [`IndexWriter`](index::IndexWriter) and [`storage`].
 //! - Every byte of a file is covered by a checksum, or compared with what it has to be. What a
 //!   look-up touches is checked before it is used, and then remembered to be good; so on a file
 //!   that was damaged a look-up gives the right rows or an [`IndexError`].
-//! - On a file that was forged, checksums and all, a look-up goes by what the bitmaps that it reads
-//!   say, or gives an error. That a column's bitmaps have each row once is proved by
-//!   [`Index::verify`](index::Index::verify), and by nothing else.
+//! - On a file that was forged, checksums and all, a look-up returns what the bitmaps it reads say,
+//!   or an error. Only [`Index::verify`](index::Index::verify) proves that a column's bitmaps have
+//!   each row once.
 //! - Bytes from a file never lead to a panic. To open and verify one takes no more memory than
 //!   twice its size and 128 KiB, whatever it says. A look-up takes at most 200 bytes for each
 //!   bitmap it reads, and room for a few chunks of rows, less than 18 KiB each.

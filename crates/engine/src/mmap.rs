@@ -1,4 +1,4 @@
-//! A file seen as memory: the one place of the crate where the compiler has to take our word.
+//! A file mapped into memory: the one place of the crate with unsafe code.
 
 #![allow(unsafe_code, reason = "mapping a file is a promise that it will not change")]
 

@@ -1,4 +1,4 @@
-//! Frames and their headers: what the index keeps of a packet.
+//! Frames and their headers: what the index keeps about a packet.
 
 pub mod decode;
 mod link;
@@ -197,7 +197,7 @@ impl Tunnel {
         Self::ALL.into_iter().find(|&one| one as u128 == number)
     }
 
-    /// The one of a name, if that carries packets.
+    /// The tunnel of a name; not that of `None`.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().skip(1).find(|one| one.name() == name)
     }
@@ -213,7 +213,7 @@ impl Tunnel {
         }
     }
 
-    /// Its name where nothing before it says that it is a tunnel's.
+    /// Its name where the context does not show that it is a tunnel.
     pub fn title(self) -> &'static str {
         match self {
             Self::Ip => "ip-in-ip",
@@ -242,15 +242,15 @@ pub struct Inner {
 
 /// The headers of a frame, as far as the index keeps them.
 ///
-/// # What it is to agree with
+/// # Agreement with libpcap
 ///
 /// Filters are answered from these fields as libpcap's compiled program would answer them from the
-/// frame. So a field holds what that program loads, from the place where it loads it, and where
-/// that cannot be said in a field, or a load would reach past the captured bytes and end the
-/// program, the frame is [odd](Headers::odd): its packets are shown to the program itself.
+/// frame. So a field holds what that program loads, from the place where it loads it. If no field
+/// can represent that, or a load would reach past the captured bytes and end the program, the frame
+/// is [odd](Headers::odd): the program itself then decides on the packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Headers {
-    /// The columns do not tell all that a filter could ask: let the filter see the frame.
+    /// The columns lack something that a filter could ask for: the filter has to see the frame.
     pub odd: bool,
     /// What stands before the network header.
     pub encap: Encap,
@@ -258,8 +258,8 @@ pub struct Headers {
     pub eth_dst: u64,
     /// Source MAC address, 48 bits; 0 where the link has none.
     pub eth_src: u64,
-    /// EtherType (or 802.3 length) behind the tags; for MPLS that of MPLS; for links without one,
-    /// that of the network header or 0.
+    /// EtherType (or 802.3 length) behind the tags; before MPLS labels that of MPLS; on links
+    /// without an EtherType, that of the network header or 0.
     pub eth_type: u16,
     /// VLAN id of the first tag, 12 bits; 0 without.
     pub vlan: u16,
@@ -287,7 +287,7 @@ pub struct Headers {
     pub icmp_code: u8,
     /// The flags byte of TCP.
     pub tcp_flags: u8,
-    /// The window of TCP, as it stands in the header; 0 if that is cut off before it.
+    /// The window of TCP, as it is in the header; 0 if the header is cut off before it.
     pub tcp_window: u16,
     /// Time to live of IPv4, or hop limit of IPv6.
     pub ttl: u8,

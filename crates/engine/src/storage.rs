@@ -1,4 +1,4 @@
-//! Where files lie: one trait, so that another storage can take the place of the disk.
+//! Where files are kept: one trait, so that another storage can replace the disk.
 //!
 //! ```text
 //! Publish   what the writer of a file needs: create, rename, sync the folder, remove
@@ -29,16 +29,16 @@ pub use disk::Disk;
 #[cfg(not(unix))]
 compile_error!("tapdex needs Unix: links, locks and folders that can be synced");
 
-/// What the writer of a file needs of a storage.
+/// What the writer of a file needs from a storage.
 pub trait Publish: Debug + Send + Sync {
-    /// Creates a file, in the place of one that a killed process has left behind, and holds it:
-    /// until the file is dropped, another `create` of it fails with
-    /// [`io::ErrorKind::WouldBlock`]. What has a second name, by a symbolic or a hard link, is not
-    /// replaced: [`io::ErrorKind::AlreadyExists`].
+    /// Creates a file, in place of one that a killed process has left behind, and locks it: until
+    /// the file is dropped, another `create` of it fails with [`io::ErrorKind::WouldBlock`]. What
+    /// has a second name, by a symbolic or a hard link, is not replaced:
+    /// [`io::ErrorKind::AlreadyExists`].
     fn create(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn AppendFile>>;
     /// Gives a file another name, in the same folder; what had that name before is gone.
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()>;
-    /// Makes the names in a folder outlast a crash.
+    /// Makes the names in a folder survive a crash.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -46,19 +46,19 @@ pub trait Publish: Debug + Send + Sync {
 
 /// A place for files.
 ///
-/// Files may be read anywhere: captures stay where they are. What is changed lies beneath the root
-/// of the storage, if it has one.
+/// Files may be read anywhere: captures stay where they are. Changes are confined to the root of
+/// the storage, if it has one.
 pub trait Storage: Publish {
     /// Opens a regular file to be read. Anything else is refused at once:
     /// [`io::ErrorKind::InvalidInput`].
     fn open(&self, path: &Path, whose: Whose) -> io::Result<Reader>;
-    /// The bytes of a finished file that nobody changes any more.
+    /// The bytes of a finished file, which no longer changes.
     fn map(&self, path: &Path, whose: Whose) -> io::Result<Map>;
-    /// What there is at a path.
+    /// What is at a path.
     fn metadata(&self, path: &Path, whose: Whose) -> io::Result<Metadata>;
-    /// The paths of all that is in a folder, in no order.
+    /// The paths of everything in a folder, in no particular order.
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
-    /// The one path of a file that has several, by links or `..`.
+    /// The canonical path of a file, without links and `..`.
     fn real_path(&self, path: &Path) -> io::Result<PathBuf>;
     /// Creates a file that must not be there yet, and holds it as [`create`](Publish::create) does.
     fn create_new(&self, path: &Path, rights: Rights) -> io::Result<Box<dyn WriteFile>>;
@@ -67,8 +67,8 @@ pub trait Storage: Publish {
     /// Gives a file another name, in the same folder, unless something has that name already:
     /// [`io::ErrorKind::AlreadyExists`].
     fn rename_new(&self, source: &Path, target: &Path) -> io::Result<()>;
-    /// Removes a file that a killed process has left behind; one that is gone is fine. If somebody
-    /// holds it, this fails with [`io::ErrorKind::WouldBlock`].
+    /// Removes a file that a killed process has left behind; it is no error if it is gone. If
+    /// somebody else holds it, this fails with [`io::ErrorKind::WouldBlock`].
     fn remove_stale(&self, path: &Path) -> io::Result<()>;
     /// Makes a folder, unless there is one.
     fn make_folder(&self, path: &Path) -> io::Result<()>;
@@ -77,20 +77,20 @@ pub trait Storage: Publish {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Held>>;
     /// Whether somebody has that lock.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
-    /// How much room there is where a folder is.
+    /// How much space there is on the disk of a folder.
     fn space(&self, folder: &Path) -> io::Result<Space>;
 }
 
 /// Whose file is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// Somebody has named it: links are followed.
+    /// The user has named it: links are followed.
     Named,
     /// It has to be the archive's own: a link in its place is refused.
     Own,
 }
 
-/// What there is at a path.
+/// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metadata {
     /// What it is.
@@ -108,7 +108,7 @@ pub struct Metadata {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileVersion(pub [u64; 4]);
 
-/// What there is at a path.
+/// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -131,7 +131,7 @@ impl Metadata {
     }
 }
 
-/// What there is on a disk.
+/// The space on a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Space {
     /// Bytes that are in use.
@@ -151,21 +151,21 @@ impl Space {
 pub trait AppendFile: Debug {
     /// Adds bytes at the end.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Makes the bytes outlast the process, and visible to others.
+    /// Makes the bytes survive the process, and visible to others.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-    /// Makes the bytes outlast a crash.
+    /// Makes the bytes survive a crash.
     fn sync(&mut self) -> io::Result<()>;
 }
 
 /// A file that is read.
 pub trait ReadFile: Debug + Send + Sync {
-    /// Reads bytes from an offset on; how many. None are left if there are none.
+    /// Reads bytes from an offset on; returns how many, 0 at the end of the file.
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize>;
     /// What it is now.
     fn metadata(&self) -> io::Result<Metadata>;
-    /// Who may read what is made of it.
+    /// Who may read files made from it.
     fn rights(&self) -> io::Result<Rights>;
     /// The first offset from this one on that holds more than zeros, as far as the storage knows;
     /// `None` if there is none.
@@ -176,13 +176,13 @@ pub trait ReadFile: Debug + Send + Sync {
 
 /// A file that is written in place.
 pub trait WriteFile: ReadFile {
-    /// Writes bytes at an offset; how many of them.
+    /// Writes bytes at an offset; returns how many.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
-    /// Makes what was written outlast a crash.
+    /// Makes what was written survive a crash.
     fn sync(&self) -> io::Result<()>;
     /// Cuts off what is behind an offset. A file that is shorter stays as it is.
     fn cut(&self, len: u64) -> io::Result<()>;
-    /// Holds the file until it is dropped; `false` if somebody else does.
+    /// Locks the file until it is dropped; `false` if somebody else holds it.
     fn hold(&self) -> io::Result<bool>;
 }
 
@@ -285,12 +285,12 @@ impl<'s> dyn Storage + 's {
         self.metadata(path, Whose::Named).is_ok_and(|data| data.is_file())
     }
 
-    /// The text of a file of the archive's own that has at most so many bytes.
+    /// The text of a file of the archive's own, of at most `most` bytes.
     pub fn read_text(&self, path: &Path, most: u64) -> io::Result<String> {
         read_text(self.open(path, Whose::Own)?, most)
     }
 
-    /// Removes a file; one that is gone is fine.
+    /// Removes a file; it is no error if it is gone.
     pub fn remove_if_there(&self, path: &Path) -> io::Result<()> {
         match self.remove(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -316,7 +316,7 @@ impl<'s> dyn Storage + 's {
         };
         let done = prepare().map_or(Ok(false), |bytes| publish(&bytes).map(|()| true));
         if !matches!(done, Ok(true)) {
-            // What is left over is removed the next time.
+            // If this fails, the next call removes it.
             drop(self.remove(&temporary));
         }
         if done? { self.sync_folder(split(path)?.0) } else { Ok(()) }
@@ -325,7 +325,7 @@ impl<'s> dyn Storage + 's {
     /// Writes a whole file that is written often: it is not synced.
     pub fn put(&self, path: &Path, bytes: &[u8], rights: Rights) -> io::Result<()> {
         let temporary = temporary_path(path);
-        // What another process has left, or a link that somebody has put there.
+        // A file that another process has left, or a link that was put there.
         self.remove_if_there(&temporary)?;
         let file = self.create_new(&temporary, rights)?;
         let mut done = 0;
@@ -362,7 +362,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     disk.replace(path, Rights::USUAL, || Some(bytes.to_vec()))
 }
 
-/// A file in memory, for what is gone when the process ends.
+/// A file in memory, for data that need not outlive the process.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     bytes: Arc<Mutex<Vec<u8>>>,

@@ -28,7 +28,7 @@ use jiff::{Timestamp, Zoned};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimeError {
-    /// It is none of the forms.
+    /// It has none of the known forms.
     #[error(
         "`{text}` is not a time: write 2012-11-03T11:05:00Z, `2012-11-03 11:05:00`, seconds since \
          1970, `now`, or a span like `15m ago`"
@@ -37,7 +37,7 @@ pub enum TimeError {
         /// What was written.
         text: String,
     },
-    /// It has the form of a time, but there is no such one.
+    /// It has the form of a time, but is not a valid one.
     #[error("`{text}` is not a time that there is: {reason}")]
     Value {
         /// What was written.
@@ -98,7 +98,7 @@ impl TimeRange {
 }
 
 const SECOND: i128 = 1_000_000_000;
-/// The first moment that has no date.
+/// The first moment that cannot be written as a date.
 const YEAR_10000: i128 = 253_402_300_800 * SECOND;
 
 /// Units and their nanoseconds.
@@ -158,7 +158,7 @@ fn parse(text: &str, now_ns: i128, utc: bool) -> Result<i128, TimeError> {
     Ok(zoned.timestamp().as_nanosecond())
 }
 
-/// The zone of this machine, or of who asks. Where nobody has said anything it is UTC.
+/// The time zone of this machine, or of the user. If none is set, it is UTC.
 fn local_zone(text: &str) -> Result<TimeZone, TimeError> {
     match (TimeZone::try_system(), std::env::var("TZ")) {
         (Ok(zone), _) => Ok(zone),
@@ -186,7 +186,7 @@ pub fn format_time(ns: u64) -> String {
     }
 }
 
-/// The same with two digits for the hour: `8:40:53` is written by people.
+/// The same with two digits for the hour: people write `8:40:53`.
 fn padded(text: &str) -> String {
     match text.find(['T', 't', ' ']).map(|at| text.split_at(at + 1)) {
         Some((date, clock)) => {
@@ -206,14 +206,14 @@ fn span_ns(span: &str, text: &str) -> Result<i128, TimeError> {
     decimal(number, *unit_ns).ok_or_else(|| form(text))
 }
 
-/// A decimal number times a unit; what is less than a nanosecond is dropped.
+/// A decimal number times a unit; fractions of a nanosecond are dropped.
 fn decimal(number: &str, unit_ns: i128) -> Option<i128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() || fraction.contains('.') || number.ends_with('.') {
         return None;
     }
     let whole_ns = whole.parse::<i128>().ok()?.checked_mul(unit_ns)?;
-    // What is behind sixteen digits is less than a nanosecond of a week.
+    // Digits after the sixteenth are less than a nanosecond, even of a week.
     let fraction = fraction.get(..16).unwrap_or(fraction);
     let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let part = if fraction.is_empty() { 0 } else { fraction.parse::<i128>().ok()? };

@@ -1,4 +1,4 @@
-//! Traffic that is made up from a seed: frames for tests, benches and trying out.
+//! Synthetic traffic from a seed: frames for tests, benchmarks and demonstrations.
 //!
 //! ```
 //! use tapdex_engine::traffic::{Profile, Traffic};
@@ -37,7 +37,7 @@
 //! - Shares are met in the long run. Flows are long, so a few thousand packets may be far off.
 //! - No packet costs an allocation. Memory is for the flows that are under way, and some KiB.
 //!
-//! Not useful for: replies that fit what was asked, losses and repetitions, anything that reads
+//! Not useful for: replies that fit their requests, losses and retransmissions, anything that reads
 //! more than the first packet of a payload.
 
 mod flow;
@@ -55,7 +55,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use tapdex_bitmap::sample::Random;
 
-/// What the traffic is to be like. Shares are of all packets, from 0 to 1.
+/// What the traffic should look like. Shares are of all packets, from 0 to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     /// Another seed, other packets of the same kind.
@@ -69,7 +69,7 @@ pub struct Profile {
     /// is 64 with the checksum that a capture does not have. Above about 1,100, handshakes and
     /// acknowledgements keep the mean below what is asked for.
     pub mean_len: Option<u32>,
-    /// No more bytes of a frame are given, as by a capture with a snapshot length.
+    /// Frames are cut to this many bytes, as in a capture with a snapshot length.
     pub snap_len: u32,
     /// Packets with IPv6.
     pub ipv6_share: f64,
@@ -83,8 +83,8 @@ pub struct Profile {
     pub flood_share: f64,
     /// Packets of other kinds: DNS, ICMP, ARP, LLDP, SCTP, fragments.
     pub other_share: f64,
-    /// How many flows are under way at a time, about. It takes 64 times as many packets until so
-    /// many have begun.
+    /// About how many flows are active at a time. It takes 64 times as many packets until this
+    /// number is reached.
     pub concurrent_flows: u32,
     /// When the first packet comes, in nanoseconds since 1970.
     pub start_ns: u64,
@@ -113,7 +113,7 @@ impl Default for Profile {
     }
 }
 
-/// A packet, lent until the next one is asked for.
+/// A packet, borrowed until the next one is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// When it came, in nanoseconds since 1970; later than the one before.
@@ -128,9 +128,9 @@ pub struct Packet<'a> {
 const ONE: u64 = 1 << 32;
 /// Packets for each flow.
 const FLOW_PACKETS: f64 = 15.0;
-/// Flows are never started more seldom than once in so many packets.
+/// A flow is started at least once in this many packets.
 const FLOW_PACKETS_MAX: f64 = 60.0;
-/// A flow takes at most one packet in so many.
+/// A flow takes at most one packet in this many.
 const FLOW_PACE: u64 = 8;
 /// The length from which a flow counts as long.
 const LONG: u32 = 64;
@@ -178,11 +178,11 @@ impl Share {
     }
 }
 
-/// Makes up packets, one after the other.
+/// Generates packets, one after the other.
 ///
-/// Flows that are under way stand in a queue, by the time at which their next burst is due, counted
-/// in packets. A flow is started whenever there are too few of them for the packets sent; how long
-/// it may be depends on the load, the sum of the shares that flows claim.
+/// Active flows are in a queue, ordered by when their next burst is due, counted in packets. A flow
+/// is started whenever there are too few of them for the packets sent; how long it may be depends
+/// on the load, the sum of the shares that flows claim.
 #[derive(Debug)]
 pub struct Traffic {
     random: Random,
@@ -214,7 +214,7 @@ pub struct Traffic {
     snap_len: usize,
     time_ns: u64,
     start_ns: u64,
-    /// Time since the start as the rate has it, and between packets, in 2^-16 ns.
+    /// Time since the start by the rate, and between packets, in 2^-16 ns.
     elapsed: u128,
     gap: u128,
 }
@@ -222,7 +222,7 @@ pub struct Traffic {
 impl Traffic {
     /// The traffic of a profile.
     pub fn new(profile: &Profile) -> Self {
-        // What scans and floods add, ordinary packets may have less.
+        // Scans and floods add flows of their own, so fewer ordinary flows are started.
         let episodes = (profile.scan_share + profile.flood_share).clamp(0.0, 0.9);
         let begun =
             ((1.0 / FLOW_PACKETS - episodes) / (1.0 - episodes)).max(1.0 / FLOW_PACKETS_MAX);
@@ -296,8 +296,8 @@ impl Traffic {
         })
     }
 
-    /// Moves the clock: within a burst by the time that a frame takes, and for a burst to where
-    /// the rate has it.
+    /// Moves the clock: within a burst by the time that a frame takes, and for a new burst to the
+    /// time that the rate gives.
     fn advance(&mut self, first: bool, wire_len: u32) {
         if self.sent == 0 {
             return;
@@ -347,12 +347,12 @@ impl Traffic {
         (slot, self.due + gap.max(1), burst)
     }
 
-    /// For how many packets a flow is under way.
+    /// For how many packets a flow is active.
     fn lifetime(&self) -> u64 {
         15 * self.concurrent.min(16 + self.sent / 64)
     }
 
-    /// Puts a flow among those under way, spread over that many packets.
+    /// Adds a flow to the active ones, spread over that many packets.
     fn begin(&mut self, mut flow: Flow, lifetime: u64) -> u32 {
         let total = u64::from(flow.total);
         flow.gap = lifetime * 16 / total;
@@ -368,7 +368,7 @@ impl Traffic {
     }
 
     fn begin_episode(&mut self, kind: FlowKind) -> u32 {
-        // None is so long that it alone decides the share.
+        // No episode is so long that it alone decides the share.
         let share = if kind == FlowKind::Scan { &self.scan } else { &self.flood };
         let longest = part_of(self.sent, share.parts) / 4;
         let total = 32 + self.random.below(low32(longest.clamp(32, 4_096)));
@@ -414,7 +414,7 @@ impl Traffic {
         let random = &mut self.random;
         match kind {
             FlowKind::Arp | FlowKind::Neighbour => {
-                // Somebody of the same network.
+                // A host of the same network.
                 let host = flow.ends[CLIENT].host;
                 let last = u128::from(1 + random.below(254));
                 flow.ends[SERVER].host = Host { address: host.address & !0xFF | last, ..host };
@@ -485,7 +485,7 @@ impl Traffic {
             ROOMY..=ONE => (1, 16),
             _ => (1, 4),
         };
-        // A few come to nothing: nobody answers, or refuses.
+        // A few fail: nobody answers, or the server refuses.
         if random.below(16) == 0 {
             return 1 + random.below(3);
         }
@@ -493,7 +493,7 @@ impl Traffic {
             octave += 1;
         }
         let len = (2_u32 << octave) + random.below(2 << octave);
-        // None is so long that it alone decides what has been sent so far.
+        // No flow is so long that it dominates what has been sent so far.
         len.min(low32((self.sent / 16).clamp(256, LONGEST)))
     }
 

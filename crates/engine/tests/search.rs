@@ -325,6 +325,9 @@ fn segments_stay_open_between_questions_and_follow_the_files() {
     };
     assert_eq!(same(&before, &segments()), 8);
     assert_eq!(same(&before, &archive.clone().segments().unwrap().0), 8);
+    archive.close_segments();
+    assert_eq!(same(&before, &segments()), 0);
+    let before = segments();
     // One that is replaced by another file is opened again, and has the new one's answers.
     let query = query("tcp");
     let count = || archive.search(&query).unwrap().count().unwrap().count();

@@ -1,8 +1,8 @@
 // The flows of a segment in the order of their keys, and its records in the order of their flows.
 //
-// A key is six words of 64 bits. Both sorts go by eight bits at a time, the lowest first, and keep
-// what is equal in order: what moves is a list of numbers, and each pass looks its bits up by them.
-// Bits that all flows have in common are left out, so that few passes are left.
+// A key is six words of 64 bits. Both sorts take eight bits at a time, the lowest first, and are
+// stable: they move a list of numbers, and each pass looks up the bits of each number. Bits that
+// all flows have in common are left out, so that few passes are left.
 
 #include "threads.cuh"
 #include "sort.cuh"
@@ -14,7 +14,7 @@ static const u32 NUMBERS_TILE = 4096;
 static const u32 NUMBERS_WARP = NUMBERS_TILE / WARPS;
 static const u32 NUMBERS_EACH = NUMBERS_WARP / 32;
 
-// In `starts`: no record is of that flow.
+// In `starts`: no record belongs to that flow.
 static const u32 NONE = 0xFFFFFFFFu;
 
 DEVICE u32 thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }
@@ -83,7 +83,7 @@ DEVICE void scatter_tile(SortingNumbers &shared, const Word *words, u32 shift, c
                          u32 len, u32 tiles, const u32 *offsets, u32 *order_out) {
     clear_counts(shared);
     __syncthreads();
-    // Many reads at a time: first all numbers, then all words.
+    // Many reads in flight: first all numbers, then all words.
     u32 numbers[NUMBERS_EACH];
     u32 buckets[NUMBERS_EACH];
     u32 start = blockIdx.x * NUMBERS_TILE + warp_id() * NUMBERS_WARP + lane_id();
@@ -128,7 +128,7 @@ KERNEL flow_ranks(const u32 *order, u32 flows, u32 *ranks) {
     if (at < flows) ranks[order[at]] = at;
 }
 
-// The place of each record's flow. `odd` counts the records of flows that are not there.
+// The place of each record's flow. `odd` counts records whose flow does not exist.
 KERNEL flow_keys(const u32 *flow_of, u32 rows, const u32 *ranks, u32 flows, u32 *keys, u32 *odd) {
     u32 record = thread_number();
     if (record >= rows) return;
@@ -145,7 +145,7 @@ KERNEL flow_rows(const u32 *order, u32 rows, const u32 *keys, u32 *starts) {
     if (row == 0 || keys[order[row - 1]] != key) starts[key] = row;
 }
 
-// What records have for themselves, row by row.
+// What belongs to single records, in row order.
 KERNEL flow_own_u8(const u32 *order, u32 rows, const u8 *own, u8 *row_own) {
     u32 row = thread_number();
     if (row < rows) row_own[row] = own[order[row]];

@@ -1,4 +1,4 @@
-// HiPES: plain bitsets of the chunks that hold a row, each behind its number.
+// HiPES: plain bitsets of the chunks that hold a row, each after its number.
 
 #include "threads.cuh"
 #include "piece.cuh"
@@ -9,7 +9,7 @@ KERNEL hipes_headers(const Container *containers, const u32 *count, u32 width, u
     if (at < *count) target[(u64)at * ((1u << (width - 5)) + 1)] = containers[at].chunk;
 }
 
-// Sets the rows of each piece. The target's words are 0 but for the headers.
+// Sets the rows of each piece. The target's words are 0 except for the headers.
 KERNEL hipes_rows(const Piece *pieces, const u32 *count, u32 width, u32 *target) {
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;
     u64 from = 1;

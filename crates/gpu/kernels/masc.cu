@@ -25,7 +25,7 @@ DEVICE bool carries(u32 zeros, u32 ones) {
            zeros / GROUP_ROWS <= CARRYING_MAX;
 }
 
-// Writes zeros and the ones behind them; how many words that takes.
+// Writes zeros and the ones after them; returns how many words that takes.
 DEVICE u32 write_pair(u32 zeros, u32 ones, u32 *target) {
     if (carries(zeros, ones)) {
         target[0] = CARRIED | ones << CARRIED_SHIFT | length_bits(zeros);
@@ -50,8 +50,9 @@ struct Masc {
     }
 };
 
-// In windows, none of whose words crosses an end, each covered to its last row but for the last. A
-// run gives the words from the row behind the run before it to its own last row.
+// In windows: no word crosses the end of a window, and the words of each window but the last cover
+// it to its last row. A run gives the words from the row after the run before it to its own last
+// row.
 struct Windowed {
     // Counts the words, and writes them if there is a target.
     static DEVICE_METHOD u32 walk(const uint2 *runs, u32 at, u32 *target) {

@@ -1,14 +1,14 @@
-// What the merging codecs share: from the steps of the tiles to where each tile starts.
+// Shared by the merging codecs: from the steps of the tiles to where each tile starts.
 //
 // Tiles are taken in groups, one block each: first the step of every group is found, then every
-// block goes through the groups before its own and through its own tiles.
+// block combines the groups before its own and its own tiles.
 
 #include "threads.cuh"
 #include "merge.cuh"
 
 static const u32 GROUP_TILES = 256;
 
-// The words of an item alone count in every state.
+// The extra words of an item count in every state.
 struct GroupStep {
     Step step;
     u32 extra;
@@ -62,7 +62,7 @@ DEVICE GroupStep block_steps_before(const GroupStep &step, GroupStep *room, Grou
     return lane_id() == 0 ? before : then(before, in_warp);
 }
 
-// The step of a tile, none behind the last item.
+// The step of a tile; an empty one after the last item.
 DEVICE GroupStep tile_step(const Step *steps, const u32 *extras, u32 tile, u32 tiles) {
     if (tile >= tiles) return no_step();
     GroupStep step = {steps[tile], extras[tile]};
@@ -81,7 +81,7 @@ KERNEL merge_groups(const Step *steps, const u32 *extras, const u32 *count, Grou
 }
 
 // For each tile the state in which it is entered and where its words go; and how many words there
-// are. Everything is entered with nothing to be taken.
+// are. The first tile is entered with nothing left to be taken.
 KERNEL merge_tiles(const Step *steps, const u32 *extras, const u32 *count,
                    const GroupStep *groups, uint2 *starts, u32 *total) {
     __shared__ GroupStep room[32];

@@ -1,12 +1,12 @@
 // Merging the words of WAH into pairs or triples, greedily from the left, in parallel.
 //
-// What a word does depends on the words before it: one that was taken into a pair or triple is
-// written no more. That is an automaton with the number of words still to be taken as its state.
-// A share of words, whichever of the three states it is entered in, leaves in some state and
-// writes so many words: a *step*. Steps are composed over threads, tiles and the whole column, and
-// then every thread knows in which state it starts and where its words go.
+// What happens to a word depends on the words before it: one that was taken into a pair or triple
+// is not written itself. This is an automaton whose state is the number of words still to be taken.
+// For each of the three states that a share of words may be entered in, it is left in some state
+// and writes some number of words: a *step*. Steps are composed over threads, tiles and the whole
+// column, and then every thread knows in which state it starts and where its words go.
 //
-// Items are read ten at a time: behind the last one there is room for so many.
+// Items are read ten at a time: after the last one there is room for as many.
 //
 // A rule says which words merge:
 //
@@ -39,11 +39,12 @@ struct Step {
     u32 words[3];
 };
 
-// The items of a thread, and the two behind them.
+// The items of a thread, and the two after them.
 template <class Rule> struct Share {
     u32 items[MERGE_EACH];
     u32 digests[MERGE_EACH + 2];
-    // One bit for each item: it is there, and it begins a pair or triple if nobody has taken it.
+    // One bit for each item: whether it exists, and whether it begins a pair or triple unless it is
+    // taken.
     u32 there;
     u32 joins;
     // Bits of items that are the first of their key.
@@ -57,7 +58,7 @@ template <class Rule> struct Share {
         u32 shift = at & 31;
         firsts = all_firsts[at / 32] >> shift;
         if (shift == 24) firsts |= all_firsts[at / 32 + 1] << 8;
-        // Whole reads: there is room behind the last item, and what lies there is not looked at.
+        // Full-width reads: there is room after the last item, and what is there is not used.
         uint4 low = *(const uint4 *)(all + at);
         uint4 high = *(const uint4 *)(all + at + 4);
         uint2 next = *(const uint2 *)(all + at + 8);
@@ -67,7 +68,7 @@ template <class Rule> struct Share {
             if (i < MERGE_EACH) items[i] = read[i];
             digests[i] = Rule::digest(read[i]);
         }
-        // The last items that could begin one cannot if the column ends.
+        // The last items cannot begin one if the column ends first.
         u32 after = left >= 32 ? ALL_LANES : (1u << left) - 1;
         u32 goes_on = (after & ~firsts) >> 1;
         if (Rule::SPAN == 3) goes_on &= (after & ~firsts) >> 2;

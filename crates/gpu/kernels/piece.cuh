@@ -21,9 +21,9 @@ struct Container {
     u32 key;
 };
 
-// Sets the bits from one to another, that one too, of bits that are 0. Others may set bits of the
-// same words at the same time, but not the same bits. The lanes of a warp call it together, those
-// that have nothing with `from` above `to`; they help each other with what is long.
+// Sets the bits from `from` to `to`, both included, which are 0 before. Other threads may set bits
+// of the same words at the same time, but not the same bits. The lanes of a warp call it together,
+// lanes without bits with `from` above `to`; they share the work of long ranges.
 DEVICE void set_bits(u32 *words, u64 from, u64 to) {
     u64 first = from / 32;
     u64 last = to / 32;

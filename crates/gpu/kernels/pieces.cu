@@ -51,7 +51,7 @@ KERNEL pieces_count(const uint2 *runs, const u32 *count, u32 width, u32 tiles, u
     if (threadIdx.x == 0) sums[3 * tiles + blockIdx.x] = total;
 }
 
-// Writes the pieces, the containers and one more that says where all end, and the first container
+// Writes the pieces, the containers and one more that marks the end of all, and the first container
 // of each key. `totals` are those of the sums.
 KERNEL pieces_write(const uint2 *runs, const u32 *count, u32 width, u32 tiles, const u32 *sums,
                     const u32 *totals, Piece *pieces, Container *containers,
@@ -78,7 +78,7 @@ KERNEL pieces_write(const uint2 *runs, const u32 *count, u32 width, u32 tiles, c
         places[round].pieces = sum.pieces + pieces_here - cut.pieces;
         places[round].containers = sum.containers + containers_here - cut.containers;
         places[round].rows = sum.rows + rows_here - cut.rows;
-        // The key it is of, from 1.
+        // Its key, from 1.
         places[round].keys = sum.keys + keys_here;
         sum.pieces += __shfl_sync(ALL_LANES, pieces_here, 31);
         sum.containers += __shfl_sync(ALL_LANES, containers_here, 31);

@@ -1,4 +1,4 @@
-// PLWAH: a fill takes in a literal behind it that differs from it in one row.
+// PLWAH: a fill takes in the literal after it if that differs from it in one row.
 
 #include "threads.cuh"
 #include "merge.cuh"

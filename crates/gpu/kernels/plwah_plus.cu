@@ -1,4 +1,4 @@
-// PLWAH+: a short fill pairs with a literal of few odd rows, before or behind it.
+// PLWAH+: a short fill pairs with a literal of few odd rows, before or after it.
 
 #include "threads.cuh"
 #include "merge.cuh"

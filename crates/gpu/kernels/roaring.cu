@@ -1,5 +1,5 @@
-// Roaring, the public format: a header, and behind it a container for each chunk of 65,536 rows,
-// as an array, as a bitset or as runs, whichever is the smallest.
+// Roaring, the public format: a header, and then a container for each chunk of 65,536 rows, as an
+// array, as a bitset or as runs, whichever is the smallest.
 
 #include "threads.cuh"
 #include "piece.cuh"
@@ -9,7 +9,7 @@ static const u32 ARRAY_MAX = 4096;
 static const u32 BITSET_BYTES = CHUNK_ROWS / 8;
 static const u32 COOKIE = 12346;
 static const u32 RUN_COOKIE = 12347;
-// Containers from which on a header with runs has offsets.
+// With this many containers or more, a header with runs has offsets.
 static const u32 OFFSETS_FROM = 4;
 
 enum ContainerKind { ARRAY, BITSET, RUNS };
@@ -42,7 +42,7 @@ DEVICE u32 header_bytes(u32 containers, bool has_runs) {
     return 4 + (containers + 7) / 8 + 4 * containers + offsets;
 }
 
-// Bitmaps follow each other without gaps, so that numbers may lie anywhere.
+// Bitmaps follow each other without gaps, so numbers may be unaligned.
 DEVICE void store16(u8 *target, u32 at, u32 value) {
     if (at % 2 == 0) {
         *(u16 *)(target + at) = (u16)value;
@@ -61,7 +61,7 @@ DEVICE void store32(u8 *target, u32 at, u32 value) {
     }
 }
 
-// The bytes of each container, 0 for the one that says where all end, and which keys have runs.
+// The bytes of each container, 0 for the one that marks the end, and which keys have runs.
 KERNEL roaring_sizes(const Container *containers, const u32 *count, u32 *sizes, u32 *key_has_runs) {
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at > *count) return;
@@ -74,8 +74,8 @@ KERNEL roaring_sizes(const Container *containers, const u32 *count, u32 *sizes, 
     if (form.kind == RUNS) key_has_runs[containers[at].key] = 1;
 }
 
-// Where the bitmap of each key starts, and at last where all end; `places` are the running sums of
-// the containers' bytes. One block.
+// Where the bitmap of each key starts, and last where they all end; `places` are the running sums
+// of the containers' bytes. One block.
 KERNEL roaring_keys(const u32 *key_containers, const u32 *keys_count, const u32 *key_has_runs,
                     const u32 *places, u32 *key_bytes, u32 *total) {
     __shared__ u32 room[32];
@@ -108,7 +108,7 @@ KERNEL roaring_keys(const u32 *key_containers, const u32 *keys_count, const u32 
     }
 }
 
-// Writes what the headers say of each container, and replaces its place by where its bytes start.
+// Writes each container's entries in the headers, and replaces its place by where its bytes start.
 KERNEL roaring_headers(const Container *containers, const u32 *count, const u32 *key_containers,
                        const u32 *key_has_runs, const u32 *key_bytes, const u32 *places,
                        u32 *starts, u8 *target) {
@@ -143,8 +143,8 @@ KERNEL roaring_headers(const Container *containers, const u32 *count, const u32 
 }
 
 // Writes the rows of each piece. The bytes of bitsets are 0. A word at the end of a bitset may hold
-// bytes of the container next to it, which others store at the same time; the bits set here are not
-// among those.
+// bytes of the next container, which other threads store at the same time; the bits set here are
+// not among those.
 KERNEL roaring_rows(const Piece *pieces, const u32 *count, const Container *containers,
                     const u32 *starts, u8 *target) {
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,4 +1,4 @@
-// A run as kernels hand it on: its first and its last row, and whether it is its key's first.
+// A run as kernels pass it on: its first and its last row, and whether it is its key's first.
 
 // In the first row of a run; columns have fewer rows than this.
 static const u32 FIRST_OF_KEY = 1u << 31;

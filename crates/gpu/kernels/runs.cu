@@ -1,10 +1,10 @@
 // From a column to its runs, sorted by digit.
 //
 // The column is a list of digits, one for each row or one for each of the runs that the caller
-// knows of; `starts` says where those begin, or is null. A *head* is an element that differs from
-// the one before it: there a run starts that cannot be longer. Heads are counted by digit in each
-// tile of the list, the counts are summed up digit by digit, and then every tile sorts its heads
-// in shared memory and writes them where they belong. Rows stay in order, so a digit's runs ascend.
+// knows; `starts` says where those begin, or is null. A *head* is an element that differs from the
+// one before it: a maximal run starts there. Heads are counted by digit in each tile of the list,
+// the counts are summed up digit by digit, and then every tile sorts its heads in shared memory and
+// writes them where they belong. Rows stay in order, so a digit's runs ascend.
 //
 // Digits of 16 bits take two such passes, the low byte first.
 
@@ -28,7 +28,7 @@ template <class Digit> DEVICE bool is_head(const Digit *digits, u32 at) {
     return at == 0 || digits[at] != digits[at - 1];
 }
 
-// Sixteen bytes of digits at a time. Behind the list there is room for that.
+// Sixteen bytes of digits at a time. After the list there is room for that.
 template <class Digit> struct Wide {
     static const u32 LEN = 16 / sizeof(Digit);
     Digit digits[LEN];
@@ -51,7 +51,7 @@ template <class Digit> struct Wide {
     }
 };
 
-// Counts the heads of each tile by bucket, and says where the first one is.
+// Counts the heads of each tile by bucket, and notes where the first one is.
 template <class Digit>
 DEVICE void count_heads(const Digit *list, u32 len, u32 tiles, u32 *counts, u32 *first_heads) {
     __shared__ u32 counted[BUCKETS];
@@ -85,7 +85,7 @@ KERNEL runs_count_u16(const u16 *list, u32 len, u32 tiles, u32 *counts, u32 *fir
     count_heads(list, len, tiles, counts, first_heads);
 }
 
-// Where the first head behind the tile is, or `len`. Called by one warp.
+// Where the first head after the tile is, or `len`. Called by one warp.
 DEVICE u32 head_behind(const u32 *first_heads, u32 tiles, u32 len) {
     for (u32 tile = blockIdx.x + 1; tile < tiles; tile += 32) {
         u32 head = tile + lane_id() < tiles ? first_heads[tile + lane_id()] : NONE;
@@ -120,7 +120,7 @@ DEVICE void load_tile(SortingHeads<Digit> &shared, const Digit *list, u32 base, 
     }
 }
 
-// The first head behind element `at` of the tile, as a place in the list.
+// The first head after element `at` of the tile, as a place in the list.
 template <class Digit> DEVICE u32 next_head(const SortingHeads<Digit> &shared, u32 base, u32 at) {
     at++;
     for (u32 word = at / 32; word < TILE / 32; word++) {
@@ -131,7 +131,7 @@ template <class Digit> DEVICE u32 next_head(const SortingHeads<Digit> &shared, u
     return shared.next_head;
 }
 
-// Writes the runs of a tile, sorted. `digits_out` is null if a digit has but one byte; then
+// Writes the runs of a tile, sorted. `digits_out` is null if a digit has only one byte; then
 // `firsts` gets where each digit's runs start.
 template <class Digit>
 DEVICE void scatter_heads(const Digit *list, u32 len, u32 tiles, const u32 *starts, u32 rows,
@@ -259,7 +259,7 @@ KERNEL runs_mark(uint2 *runs, const u16 *digits, const u32 *count, u32 *firsts) 
     firsts[digits[at]] = at;
 }
 
-// Lists the keys that occur, ascending, and where the runs of each start; at last where all end.
+// Lists the keys that occur, ascending, and where the runs of each start; last where they all end.
 // One block. `firsts` has NONE where a key does not occur.
 KERNEL runs_keys(const u32 *firsts, u32 keys_max, const u32 *count, u16 *keys, u32 *key_runs,
                  u32 *keys_count) {

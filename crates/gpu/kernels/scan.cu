@@ -1,4 +1,4 @@
-// Running sums over an array of numbers, in three steps that need nothing but their order.
+// Running sums over an array of numbers, in three steps that only have to run in order.
 //
 // The array has `len` numbers, or one more than `*count` if `count` is not null, which then is less
 // than `len`.

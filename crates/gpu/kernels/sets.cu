@@ -3,19 +3,19 @@
 // Sets of ids, in any order and with repeats, to HiPES chunks and to WAH words.
 //
 // The direct way: every id sets its bit in a bitmap of all rows and the flag of its chunk; the
-// flagged chunks are listed and copied out side by side, and cleared on the way, so that bitmap
-// and flags are empty again for the next set.
+// flagged chunks are listed and copied out next to each other, and cleared at the same time, so
+// that bitmap and flags are empty again for the next set.
 //
 // The published way (HiPES): flags of chunks, maps between chunks and their places, ids tagged with
 // the place of their chunk, counted and scattered into bins, one block a chunk for the bits.
 //
-// GPU-WAH (Andrzejewski and Wrembel): the bitmap is cut into groups of 31 rows; a group that ends
-// a run counts one word; sums over the groups before say where the words stand.
+// GPU-WAH (Andrzejewski and Wrembel): the bitmap is cut into groups of 31 rows; a group that ends a
+// run counts one word; sums over the groups before give the places of the words.
 
-// Words of a set's status. The total at a part is what was listed before that part.
+// Words of a set's status. The total at a part is the number of chunks listed before that part.
 static const u32 PAST = 0;    // 1: an id is not below the rows
 static const u32 LATE = 1;    // 1: an id came after its chunk was written
-static const u32 ROWS_END = 2; // the highest id and one
+static const u32 ROWS_END = 2; // the highest id plus one
 static const u32 TOTALS = 4;
 
 static const u32 NONE = 0xFFFFFFFFu;
@@ -31,7 +31,7 @@ struct alignas(16) Four {
     u32 at[4];
 };
 
-// Up to four ids from `at` on; those that there are not, or that are past the rows, are NONE.
+// Up to four ids from `at` on; missing ones, and those past the rows, are NONE.
 DEVICE u32 load_four(const u32 *ids, u32 at, u32 count, u32 rows, Four *four) {
     u32 past = 0;
     if (at + 4 <= count) {
@@ -47,8 +47,8 @@ DEVICE u32 load_four(const u32 *ids, u32 at, u32 count, u32 rows, Four *four) {
     return past;
 }
 
-// Few flags are gathered by each block for itself, and joined in the end: so all threads of the
-// device do not meet at the same few words.
+// If there are few flags, each block gathers its own and joins them at the end, so that not all
+// threads of the device compete for the same few words.
 static const u32 SEEN_WORDS = 2048;
 
 struct Flags {
@@ -57,7 +57,7 @@ struct Flags {
     u32 *seen;
     u32 words;
 
-    // All threads of the block call it, and `join` in the end.
+    // All threads of the block call it, and `join` at the end.
     DEVICE_METHOD void open(u32 *flags, u32 *room, u32 rows, u32 width) {
         all = flags;
         words = rows == 0 ? 0 : ((rows - 1) >> width) / 32 + 1;
@@ -67,8 +67,8 @@ struct Flags {
         __syncthreads();
     }
 
-    // The flag is read first, since most ids find it set; those of all blocks past the first-level
-    // cache, where it would stay unset for long.
+    // The flag is read first, since most ids find it set. The flags of all blocks are read past the
+    // first-level cache, where they would stay unset for long.
     DEVICE_METHOD void set(u32 chunk) {
         u32 bit = 1u << (chunk & 31);
         if (seen != 0) {
@@ -87,7 +87,7 @@ struct Flags {
 };
 
 // Ors the masks of neighbouring lanes that have the same word into that of the last of them, and
-// empties the others. Sorted and clustered ids need fewer atomics by it.
+// empties the others. Sorted and clustered ids then need fewer atomics.
 DEVICE u32 merge_lanes(u32 word, u32 mask) {
     u32 lane = lane_id();
     u32 before = __shfl_up_sync(ALL_LANES, word, 1);
@@ -116,7 +116,7 @@ DEVICE void note_end(u32 end, u32 *status) {
 }
 
 // Sets the bits of ids, and the flags of their chunks. Chunks before `chunk_first` have been
-// written. Where there are no flags, the highest id is noted instead.
+// written. If there are no flags, the highest id is noted instead.
 KERNEL sets_mark(const u32 *ids, u32 count, u32 rows, u32 chunk_first, u32 width, u32 *bits,
                  u32 *flags, u32 *status) {
     __shared__ u32 room[SEEN_WORDS];
@@ -177,8 +177,8 @@ KERNEL sets_count(const u32 *flags, u32 words, u32 chunk_end, u32 *sums) {
     if (threadIdx.x == 0) sums[blockIdx.x] = total;
 }
 
-// Lists the flagged chunks in order, notes the place of each where there is `places`, and clears
-// the flags. `sums` are those of the tiles; one tile needs none.
+// Lists the flagged chunks in order, notes the place of each if `places` is given, and clears the
+// flags. `sums` are those of the tiles; one tile needs none.
 KERNEL sets_list(u32 *flags, u32 words, u32 chunk_end, const u32 *sums, u32 part, u32 *list,
                  u32 *places, u32 *status) {
     __shared__ u32 room[32];
@@ -254,7 +254,7 @@ KERNEL sets_tag(const u32 *ids, u32 count, u32 rows, u32 width, const u32 *place
 }
 
 // Adds the lanes with a tag to that tag's number, a run of equal neighbours with one atomic, and
-// answers what the number was before this lane.
+// returns the number before this lane.
 DEVICE u32 add_runs(u32 *numbers, u32 tag) {
     u32 lane = lane_id();
     u32 before = __shfl_up_sync(ALL_LANES, tag, 1);
@@ -276,7 +276,7 @@ KERNEL sets_histogram(const u32 *tags, u32 count, u32 *counts) {
     }
 }
 
-// Pass 3, in the middle: the sums of the tiles of `values`.
+// Pass 3, middle: the sums of the tiles of `values`.
 KERNEL sets_sums(const u32 *values, u32 len, u32 *sums) {
     __shared__ u32 room[32];
     u32 at = (blockIdx.x * blockDim.x + threadIdx.x) * TILE_EACH;
@@ -318,8 +318,8 @@ KERNEL sets_values_before(u32 *values, u32 len, const u32 *sums) {
     }
 }
 
-// Pass 3, the end: the rows go to the bins. `cursors` start where the bins do and end where they
-// end, which is where the next starts.
+// Pass 3, end: the rows go to the bins. `cursors` begin at the starts of the bins and finish at
+// their ends, where the next bins start.
 KERNEL sets_scatter(const u32 *tags, const u32 *positions, u32 count, u32 *cursors, u32 *bins) {
     u32 step = gridDim.x * blockDim.x;
     for (u64 base = blockIdx.x * blockDim.x; base < count; base += step) {
@@ -375,7 +375,7 @@ KERNEL sets_or(const u32 *tags, const u32 *positions, u32 count, u32 width, u32 
     }
 }
 
-// The number of groups: as said, or what the highest id needs.
+// The number of groups: as given, or as many as the highest id needs.
 DEVICE u32 group_count(u32 groups, const u32 *status) {
     if (groups != 0) return groups;
     u32 end = status[ROWS_END];
@@ -383,8 +383,8 @@ DEVICE u32 group_count(u32 groups, const u32 *status) {
 }
 
 // 32 groups are 31 words: lane i has the upper i bits of its group in word i and the rest in the
-// word before. Lane 31 loads the first word of the next row, which says how that begins.
-// Answers which lanes end a run: a literal, the last of equal fills, the last group of all.
+// word before. Lane 31 loads the first word of the next row, to see how that begins. Returns which
+// lanes end a run: a literal, the last of equal fills, the last group of all.
 DEVICE u32 row_ends(const u32 *bits, u32 words, u32 groups, u32 row, u32 *group) {
     u32 lane = lane_id();
     u32 at = row * 31 + lane;
@@ -400,7 +400,7 @@ DEVICE u32 row_ends(const u32 *bits, u32 words, u32 groups, u32 row, u32 *group)
                          index < groups && (!fill || own != next || index + 1 == groups));
 }
 
-// Counts the words of a unit, and notes how many groups are behind its last run.
+// Counts the words of a unit, and notes how many groups come after its last run.
 KERNEL sets_wah_count(const u32 *bits, u32 words, u32 groups_or_0, u32 *counts, u32 *ends,
                       const u32 *status) {
     u32 groups = group_count(groups_or_0, status);

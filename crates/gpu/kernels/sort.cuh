@@ -1,4 +1,4 @@
-// Sorting a tile of elements by a byte of each, in shared memory, so that equal ones stay in order.
+// A stable sort of a tile of elements by a byte of each, in shared memory.
 //
 // Every warp counts the elements of its part of the tile by bucket; the counts become places, and
 // then every warp goes through its part again and puts each element where it belongs. Between tiles
@@ -54,7 +54,7 @@ template <class Shared> DEVICE u32 place_buckets(Shared &shared, const u32 *offs
     return total;
 }
 
-// Where an element of each lane that `takes` part belongs in the tile, sorted.
+// The place in the sorted tile of the element of each lane that `takes` part.
 template <class Shared> DEVICE u32 next_place(Shared &shared, bool takes, u32 bucket) {
     u32 same = __match_any_sync(ALL_LANES, takes ? bucket : BUCKETS);
     u32 shift = 16 * (bucket & 1);

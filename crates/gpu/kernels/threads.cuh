@@ -1,4 +1,4 @@
-// What all kernels share: types, and sums over the threads of a warp and of a block.
+// Shared by all kernels: types, and sums over the threads of a warp and of a block.
 //
 // The sources are compiled by NVRTC, or by a C++ compiler against kernels/shim/shim.hpp, which
 // runs them on the CPU for tests. They include nothing but each other.
@@ -43,7 +43,7 @@ DEVICE u32 block_sum_before(u32 value, u32 *room, u32 *total) {
     return inclusive - value + (warp_id() == 0 ? 0 : before);
 }
 
-// The memory that a block shares and whose size the launch says.
+// The shared memory of a block whose size the launch sets.
 #ifndef SHARED_BYTES
 #define SHARED_BYTES(name) extern __shared__ __align__(16) u8 name[]
 #endif

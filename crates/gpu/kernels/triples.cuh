@@ -1,4 +1,4 @@
-// What the codecs of triples share: the digest of an item.
+// Shared by the codecs of triples: the digest of an item.
 //
 //     [7: 0][1: fill value][8: groups][3: 0][1: nearly full][1: dirty][1: short][2: place][8: byte]
 //

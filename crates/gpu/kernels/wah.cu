@@ -7,7 +7,7 @@
 #include "words.cuh"
 #include "groups.cuh"
 
-// What a run says of the groups it touches.
+// The groups that a run touches.
 struct Touched {
     u32 gap;
     u32 full;
@@ -25,7 +25,7 @@ DEVICE Touched touched(const uint2 *runs, u32 at) {
     bool starts_inside = run.start != found.head * GROUP_ROWS;
     bool ends_inside = run.end != found.tail * GROUP_ROWS + GROUP_ROWS - 1;
     bool one_group = found.head == found.tail;
-    // The group behind the last one that the run before touches.
+    // The group after the last one that the run before touches.
     u32 behind = run.is_first ? 0 : runs[at - 1].y / GROUP_ROWS + 1;
     bool is_shared = behind > found.head;
     bool partial_head = starts_inside || (one_group && ends_inside);
@@ -44,7 +44,7 @@ DEVICE u32 rows_in(u32 start, u32 end, u32 group) {
     return (FULL >> from) & ~(FULL >> to);
 }
 
-// The rows of a group, of which this run is the first to have any.
+// The rows of a group in which this run is the first.
 DEVICE u32 literal_of(const uint2 *runs, u32 len, u32 at, u32 group) {
     Run run = run_at(runs, at);
     u32 rows = rows_in(run.start, run.end, group);

@@ -20,12 +20,12 @@ const IN_FLIGHT: usize = 4;
 ///
 /// Columns follow each other through the device: while one is copied in, another is worked on and a
 /// third is copied out. Columns in [pinned](Self::pinned) memory are read by the device itself;
-/// others are copied by the driver. What it hands out lies in pinned memory, too.
+/// others are copied by the driver. The indexes it returns are in pinned memory, too.
 ///
 /// Nothing is lost if the device fails. When its memory is full, fewer columns are in flight from
-/// then on, and a column that does not fit at all is built on the CPU; when it does not answer any
-/// more, so are all columns from then on, those in flight included. [`trouble`](Self::trouble) says
-/// what happened.
+/// then on, and a column that does not fit at all is built on the CPU. When it no longer answers,
+/// all columns from then on are built on the CPU, those in flight included.
+/// [`trouble`](Self::trouble) says what happened.
 #[derive(Debug)]
 pub struct GpuBuilder {
     device: Option<Arc<dyn Device>>,
@@ -38,7 +38,7 @@ pub struct GpuBuilder {
     steps: Steps,
 }
 
-/// How many columns were built where.
+/// How many columns the device and the CPU built.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Built {
     /// Columns that the device built.
@@ -69,15 +69,15 @@ impl GpuBuilder {
         }
     }
 
-    /// The builder, with at most so many columns in flight.
+    /// The builder, with at most this many columns in flight.
     #[must_use]
     pub fn with_in_flight(mut self, columns: usize) -> Self {
         self.in_flight_max = columns.max(1);
         self
     }
 
-    /// How long each step took, of all columns so far. Where several were in flight, they waited
-    /// for each other, and that counts.
+    /// How long each step took, for all columns so far. If several were in flight, this includes
+    /// the time they waited for each other.
     pub fn steps(&self) -> Steps {
         self.steps
     }
@@ -95,12 +95,12 @@ impl GpuBuilder {
         self.trouble.as_ref()
     }
 
-    /// How many columns were built where.
+    /// How many columns the device and the CPU built.
     pub fn built(&self) -> Built {
         self.built
     }
 
-    /// Builds the index of each column and hands it to `done`, in order.
+    /// Builds the index of each column and passes it to `done`, in order.
     pub fn build_sources<E: From<BuildError>>(
         &mut self,
         columns: &[(ColumnSource<'_>, Form)],
@@ -125,7 +125,7 @@ impl GpuBuilder {
                 }
                 Err(trouble @ DeviceError::OutOfMemory { .. }) if self.can_shrink(&flights) => {
                     self.shrink(trouble);
-                    // Those in flight go on; then there is more room.
+                    // Finish those in flight first; then there is more room.
                     result = self.finish(&mut flights, &mut next, &mut index, &mut done);
                 }
                 other if flights.is_empty() => {
@@ -133,7 +133,7 @@ impl GpuBuilder {
                     next += 1;
                     result = self.build_here(column, &mut index, &mut done);
                 }
-                // Columns are handed over in order: first those before it.
+                // Columns are delivered in order: first those before it.
                 other => {
                     self.note(other.err());
                     result = self.finish(&mut flights, &mut next, &mut index, &mut done);
@@ -143,7 +143,8 @@ impl GpuBuilder {
             let behind = flights.len().saturating_sub(1);
             Self::write(flights.iter_mut().take(behind));
         }
-        // The columns may go once the device has read them; giving memory back waits for that.
+        // The columns may be freed once the device has read them; giving memory back waits for
+        // that.
         drop(flights);
         result
     }
@@ -152,13 +153,13 @@ impl GpuBuilder {
     fn is_for_device(&self, source: &ColumnSource<'_>) -> bool {
         let is_good = match *source {
             ColumnSource::Rows(_) => true,
-            // What is wrong with them, the CPU says.
+            // If they are invalid, the CPU builder reports it.
             ColumnSource::Runs(digits, starts, rows) => check_runs(digits, starts, rows).is_ok(),
         };
         self.device.is_some() && is_good && (1..=ROWS_MAX).contains(&source.rows())
     }
 
-    /// How many columns of so many rows are in flight: as many as the device has memory for.
+    /// How many columns of this many rows are in flight: as many as the device has memory for.
     fn in_flight(&self, rows: usize) -> usize {
         let memory = self.device.as_ref().map_or(0, |device| device.facts().memory_free);
         (memory / (ROW_BYTES * rows.max(1))).clamp(1, self.in_flight_max)
@@ -169,14 +170,14 @@ impl GpuBuilder {
         !flights.is_empty() || !self.idle.is_empty()
     }
 
-    /// Has fewer columns in flight from now on.
+    /// Keeps fewer columns in flight from now on.
     fn shrink(&mut self, trouble: DeviceError) {
         self.trouble = Some(trouble);
         self.in_flight_max = (self.in_flight_max / 2).max(1);
         self.idle.clear();
     }
 
-    /// Takes down what went wrong. A device that is lost is not asked again.
+    /// Notes what went wrong. A device that is lost is not used again.
     fn note(&mut self, trouble: Option<DeviceError>) {
         let Some(trouble) = trouble else { return };
         if !matches!(trouble, DeviceError::OutOfMemory { .. }) {
@@ -186,7 +187,7 @@ impl GpuBuilder {
         self.trouble = Some(trouble);
     }
 
-    /// Sends a column to the device; none if it is not for it.
+    /// Sends a column to the device; `None` if the device does not build it.
     fn begin(
         &mut self,
         (source, form): (ColumnSource<'_>, Form),
@@ -199,7 +200,7 @@ impl GpuBuilder {
         Ok(Some(slot))
     }
 
-    /// Has the columns written that are not yet. What goes wrong is seen when the column is
+    /// Starts writing the columns that are not being written yet. Errors show when the column is
     /// collected.
     fn write<'f, 'c: 'f>(flights: impl Iterator<Item = &'f mut Flight<'c>>) {
         for flight in flights.filter(|flight| !flight.is_written) {
@@ -211,8 +212,8 @@ impl GpuBuilder {
         }
     }
 
-    /// Hands over the first of the columns in flight. If there is no room for its index, all of
-    /// them start again, fewer at a time: `next` goes back to the first.
+    /// Delivers the first of the columns in flight. If there is no room for its index, all of them
+    /// start again, fewer at a time: `next` goes back to the first.
     fn finish<E: From<BuildError>>(
         &mut self,
         flights: &mut VecDeque<Flight<'_>>,
@@ -226,7 +227,7 @@ impl GpuBuilder {
                 self.built.device += 1;
                 self.steps += flight.slot.steps().unwrap_or_default();
                 let result = done(index);
-                // The memory is used again only if nobody holds it any more.
+                // The memory is used again only if nobody still holds it.
                 index.parts.clear();
                 self.idle.push(flight.slot);
                 result
@@ -304,7 +305,7 @@ fn cut_into_windows(index: &mut ColumnIndex) {
         let range = || Some(usize::try_from(bounds[0]).ok()?..usize::try_from(bounds[1]).ok()?);
         let bitmap = range().and_then(|range| bytes.get(range)).unwrap_or_default();
         ids.clear();
-        // What was just encoded can be decoded.
+        // It was just encoded, so it can be decoded.
         let _decoded = Codec::Masc.decode(bitmap, index.rows, &mut ids);
         Windowed::encode(&ids, &mut cut);
         offsets.push(cut.len() as u64);
@@ -312,7 +313,7 @@ fn cut_into_windows(index: &mut ColumnIndex) {
     (index.offsets, index.parts) = (offsets, vec![Part::Owned(cut)]);
 }
 
-/// Pinned memory, as much of it as an index takes.
+/// The part of pinned memory that an index takes.
 struct Lent {
     pinned: Arc<Pinned>,
     len: usize,
@@ -331,7 +332,7 @@ impl Builder for GpuBuilder {
         codec: Codec,
         target: &mut ColumnIndex,
     ) -> Result<(), BuildError> {
-        // What it holds of an index before may be the memory that is needed.
+        // An earlier index in it may hold the memory that is needed.
         target.parts.clear();
         self.build_sources(&[(ColumnSource::Rows(column), Form::Whole(codec))], |index| {
             target.clone_from(index);

@@ -1,8 +1,8 @@
-//! Which device builds the indexes: what a user asks for, and what comes of it.
+//! Which device builds the indexes: what the user asks for, and what is used.
 //!
 //! A [`DeviceChoice`] is read from words such as `auto` or `cuda:1`, and [`DeviceChoice::open`]
-//! turns it into an [`Opened`]. Whoever asks for a CUDA device by name gets it or an error that
-//! says what is missing; `auto` never fails, but says why it came to the CPU.
+//! turns it into an [`Opened`]. A CUDA device that is asked for by name is opened, or the error
+//! says what is missing; `auto` never fails, but says why it uses the CPU.
 //!
 //! ```
 //! use tapdex_gpu::choice::{DeviceChoice, Opened};
@@ -35,14 +35,14 @@ pub enum DeviceChoice {
     Cuda(usize),
 }
 
-/// What a [`DeviceChoice`] came to.
+/// The result of a [`DeviceChoice`].
 #[derive(Debug)]
 pub enum Opened {
     /// This device.
     Device(Arc<dyn Device>),
     /// The CPU.
     Cpu {
-        /// Why, in one line to be shown once; none where the CPU was asked for.
+        /// Why, in one line to be shown once; `None` if the CPU was asked for.
         note: Option<String>,
     },
 }
@@ -58,7 +58,7 @@ impl Opened {
 }
 
 impl DeviceChoice {
-    /// Opens the device. Fails only where a CUDA device was asked for by name.
+    /// Opens the device. Fails only if a CUDA device was asked for by name.
     pub fn open(self) -> Result<Opened, DeviceError> {
         match self {
             DeviceChoice::Cpu => Ok(Opened::Cpu { note: None }),
@@ -88,7 +88,7 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// The words name no device.
+/// The text is not the name of a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{found:?} is no device; there are auto, cpu, cuda, and cuda:N with N counted from 0")]
 pub struct UnknownDevice {
@@ -114,7 +114,7 @@ impl FromStr for DeviceChoice {
 }
 
 fn number(digits: &str) -> Option<usize> {
-    // `parse` alone would take a sign.
+    // `parse` alone would accept a sign.
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 

@@ -1,8 +1,8 @@
 //! One column on the device: which kernels run, in which order, on which memory.
 //!
-//! A column goes through in two halves. [`Slot::measure`] copies it in, sorts its runs and finds
-//! out how many bytes its index takes; when that is known, [`Slot::write`] has the index written
-//! and copied out. Neither waits for the device, unless memory has to grow.
+//! A column is built in two halves. [`Slot::measure`] copies it in, sorts its runs and finds out
+//! how many bytes its index takes; when that is known, [`Slot::write`] launches the kernels that
+//! write the index, and copies it out. Neither waits for the device, unless memory has to grow.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use tapdex_engine::index::Digits;
 use crate::device::{Address, Arg, Device, DeviceError, Event, Launch, Stream, record};
 use crate::memory::{Buffer, HostBuffer, bytes_of};
 
-/// Rows of a column, at most: so few that no codec has to split a fill.
+/// The most rows of a column: so few that no codec has to split a fill.
 pub(crate) const ROWS_MAX: usize = 1 << 27;
 
-/// Bytes of the device's memory that a row of a column in flight takes, about: runs twice, their
+/// About how many bytes of the device's memory a row of a column in flight takes: runs twice, their
 /// digits, items or pieces and containers, and the index.
 pub(crate) const ROW_BYTES: usize = 80;
 
@@ -58,7 +58,7 @@ impl ColumnSource<'_> {
     }
 }
 
-/// A column that lies on the device.
+/// A column on the device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct List {
     /// Its digits, with room for whole reads of sixteen bytes.
@@ -72,7 +72,7 @@ pub(crate) struct List {
     pub(crate) rows: usize,
 }
 
-/// How the words or bytes are made.
+/// The form of the words or bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// A codec as it is.
@@ -82,7 +82,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The codec that the index says it has.
+    /// The codec that is recorded in the index.
     pub fn codec(self) -> Codec {
         match self {
             Form::Whole(codec) => codec,
@@ -105,7 +105,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// What the kernels took, without copies.
+    /// The time of the kernels, without copies.
     pub fn kernels(&self) -> f64 {
         self.measure + self.write
     }
@@ -166,7 +166,7 @@ struct Buffers {
     out: Buffer,
 }
 
-/// Where things lie that `write` goes on with.
+/// Where `write` finds what `measure` left.
 #[derive(Debug, Clone, Copy, Default)]
 struct Layout {
     totals: Address,
@@ -185,7 +185,7 @@ struct Layout {
     key_bytes: Address,
     container_starts: Address,
     key_has_runs: Address,
-    /// Bounds of how many there can be of each.
+    /// Upper bounds of the numbers of each.
     rows: usize,
     runs_max: usize,
     items_max: usize,
@@ -289,7 +289,7 @@ impl Slot {
         self.launch("scan", "scan_sums", (1, BLOCK_ALONE, 0), args![sums, len, total])
     }
 
-    /// Has the column copied in and measured. The source stays as it is until the slot is
+    /// Starts copying the column in and measuring it. The source must not change until the slot is
     /// [waited for](Self::wait_measured).
     pub(crate) fn measure(
         &mut self,
@@ -300,7 +300,8 @@ impl Slot {
         self.measure_list(list, form)
     }
 
-    /// Has a column measured that lies on the device, or will when the kernels before are done.
+    /// Starts measuring a column that is on the device, or will be when the kernels before are
+    /// done.
     pub(crate) fn measure_list(&mut self, list: List, form: Form) -> Result<(), DeviceError> {
         self.form = form;
         (self.measured, self.copied) = (None, None);
@@ -447,7 +448,7 @@ impl Slot {
         self.launch("runs", "runs_keys", (1, BLOCK_ALONE, 0), args)
     }
 
-    /// Counts the words that the runs give by a rule of `words.cuh`.
+    /// Counts the words of the runs, by a rule of `words.cuh`.
     fn measure_words(
         &mut self,
         stem: &'static str,
@@ -461,7 +462,7 @@ impl Slot {
         self.scan_sums(p.sums, tiles, p.total(total))
     }
 
-    /// Writes the words that the runs give; `firsts` may be 0.
+    /// Writes the words of the runs; `firsts` may be 0.
     fn write_words(
         &self,
         stem: &'static str,
@@ -486,12 +487,12 @@ impl Slot {
         self.launch(stem, kernel, grid, &args)
     }
 
-    /// Writes the words of WAH, and counts what a merging codec makes of them.
+    /// Writes the words of WAH, and counts the words that a merging codec turns them into.
     fn measure_merged(&mut self, (stem, count, _): Merging) -> Result<(), DeviceError> {
         let device = Arc::clone(&self.device);
         self.measure_words("wah", "wah_count", Total::Items)?;
         let p = &mut self.layout;
-        // A run gives four items at most, and has at least two rows for the third, 31 for the
+        // A run gives at most four items, and needs at least two rows for the third, 31 for the
         // fourth: see `wah.cu`.
         p.items_max = (4 * p.runs_max).min(2 * p.rows);
         let b = &mut self.buffers;
@@ -524,7 +525,7 @@ impl Slot {
     fn measure_pieces(&mut self, width: u32) -> Result<(), DeviceError> {
         let device = Arc::clone(&self.device);
         let (b, p) = (&mut self.buffers, &mut self.layout);
-        // A chunk's end cuts one run at most.
+        // The end of a chunk cuts at most one run.
         let chunks = (p.rows >> width) + 1;
         p.pieces_max = p.runs_max + chunks;
         p.containers_max = p.pieces_max.min(p.keys_max.saturating_mul(chunks));
@@ -536,7 +537,7 @@ impl Slot {
         let runs = p.total(Total::Runs);
         let args = args![p.runs, runs, width, tiles, p.sums];
         self.launch("pieces", "pieces_count", grid, args)?;
-        // The keys are counted already; here they only have to be summed up.
+        // The keys are counted already; here they only have to be added up.
         let totals = [Total::Pieces, Total::Containers, Total::Rows, Total::PieceKeys];
         for (sums, total) in (0..).zip(totals) {
             self.scan_sums(p.sums + 4 * u64::from(tiles) * sums, tiles, p.total(total))?;
@@ -598,7 +599,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Bytes of what `key_ends` counts.
+    /// Bytes of the unit that `key_ends` counts in.
     fn unit(&self) -> usize {
         match self.form {
             Form::Whole(Codec::Roaring) => 1,
@@ -607,7 +608,7 @@ impl Slot {
         }
     }
 
-    /// Has the index of a measured column written and copied out.
+    /// Starts writing the index of a measured column and copying it out.
     pub(crate) fn write(&mut self) -> Result<(), DeviceError> {
         let device = Arc::clone(&self.device);
         let room = self.bytes.next_multiple_of(4);
@@ -717,7 +718,7 @@ impl Slot {
         self.launch("roaring", "roaring_rows", grid(p.pieces_max), args)
     }
 
-    /// Waits until the index is copied out; its keys, and where the bitmap of each ends.
+    /// Waits until the index is copied out; returns its keys, and where the bitmap of each ends.
     pub(crate) fn wait_copied(&mut self, keys: &mut Vec<u16>) -> Result<Vec<u64>, DeviceError> {
         if let Some(event) = &self.copied {
             event.wait()?;

@@ -1,6 +1,6 @@
-//! Numbers that stand in the kernels and in the code that launches them: they must agree, or a
-//! kernel would leave rows out or write past its tile. The kernels' sources are read for this, and
-//! no device is needed.
+//! Constants that the kernels and the code that launches them share: they must agree, or a kernel
+//! would leave rows out or write past its tile. The kernels' sources are read for this, and no
+//! device is needed.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ fn constants(stem: &str) -> BTreeMap<String, u64> {
     constants_in(&resolved(stem).unwrap())
 }
 
-/// The constants that stand at the left margin of a source: `static const u32 NAME = VALUE;`.
+/// The constants that are declared at the left margin of a source: `static const u32 NAME =
+/// VALUE;`.
 fn constants_in(text: &str) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     for line in text.lines() {
@@ -26,7 +27,7 @@ fn constants_in(text: &str) -> BTreeMap<String, u64> {
     found
 }
 
-/// What is left of a value: numbers, names, `+ - * / <<` and parentheses, with the ranks of C.
+/// The rest of a value: numbers, names, `+ - * / <<` and parentheses, with the precedence of C.
 struct Value<'a> {
     text: &'a [u8],
     known: &'a BTreeMap<String, u64>,
@@ -93,7 +94,7 @@ impl Value<'_> {
     }
 }
 
-/// Constants of kernels that the code that launches them has as well: stem, name, our value.
+/// Constants of kernels that the launching code has as well: stem, name, our value.
 fn shared() -> Vec<(&'static str, &'static str, u64)> {
     let threads = u64::from(column::THREADS);
     vec![
@@ -122,7 +123,7 @@ fn shared() -> Vec<(&'static str, &'static str, u64)> {
     ]
 }
 
-/// Those that follow from the ones above, and that nobody else needs.
+/// Constants that follow from the ones above, and are needed only in kernels.
 const IN_KERNELS_ONLY: [&str; 3] = ["WARP_TILE", "HIGH_WARP_TILE", "RUN_WARP_TILE"];
 
 #[test]

@@ -2,16 +2,16 @@
 //!
 //! Nothing of CUDA is needed to build or to start the program. [`CudaDevice::open`] looks for two
 //! libraries, `libcuda` (it comes with the NVIDIA driver) and `libnvrtc` (the compiler; it comes
-//! with the CUDA toolkit or the Python wheel `nvidia-cuda-nvrtc`), then for the device, and at last
-//! compiles and loads a kernel that does nothing. What is not there or does not fit is a
-//! [`Missing`](DeviceError::Missing) that says what to install.
+//! with the CUDA toolkit or the Python wheel `nvidia-cuda-nvrtc`), then for the device, and last
+//! compiles and loads a kernel that does nothing. If something is missing or does not fit, the
+//! error is a [`Missing`](DeviceError::Missing) that says what to install.
 //!
-//! The kernels are compiled for the card at hand, a file of them when one of them is launched for
-//! the first time, and are then kept on disk; the folder is `$TAPDEX_CACHE`, or
-//! `$XDG_CACHE_HOME/tapdex`, or `~/.cache/tapdex`.
+//! The kernels are compiled for the card at hand, each file when one of its kernels is first
+//! launched, and are then kept on disk; the folder is `$TAPDEX_CACHE`, or `$XDG_CACHE_HOME/tapdex`,
+//! or `~/.cache/tapdex`.
 //!
-//! The driver ties a *context*, which holds all that we own on a device, to the thread that calls;
-//! therefore each call here first makes ours the current one, and any thread may make it.
+//! The driver ties a *context*, which holds all that we own on a device, to the calling thread. So
+//! each call here first makes our context the current one, and any thread may make the call.
 
 #![allow(unsafe_code, reason = "the driver and the compiler are C libraries")]
 // True of every call of the libraries below: the function is there, because `driver_ready` or
@@ -78,7 +78,7 @@ const DRIVER_CALLS: &[&str] = &[
 #[derive(Debug)]
 pub struct CudaDevice {
     facts: Facts,
-    /// The card's architecture, in the compiler's words.
+    /// The card's architecture, as the compiler names it.
     arch: String,
     /// The compiler's version.
     compiler: String,
@@ -93,7 +93,7 @@ pub struct CudaDevice {
     pinned: Lent,
 }
 
-/// What of the kernels is on the device.
+/// The kernels that are on the device.
 #[derive(Debug, Default)]
 struct Loaded {
     /// By stem.
@@ -105,7 +105,7 @@ struct Loaded {
 #[derive(Debug)]
 struct Kernel {
     function: sys::CUfunction,
-    /// Bytes that a launch may ask to share, until it is raised.
+    /// Bytes of shared memory that a launch may ask for, until the limit is raised.
     shared_max: u32,
     /// Bytes of each parameter.
     parameters: Vec<usize>,
@@ -120,7 +120,7 @@ unsafe impl Sync for CudaDevice {}
 impl CudaDevice {
     /// Opens the device of this number, from 0.
     ///
-    /// [`DeviceError::Missing`] says what is not there and how to get it.
+    /// [`DeviceError::Missing`] says what is missing and how to get it.
     pub fn open(number: usize) -> Result<Arc<Self>, DeviceError> {
         driver_ready()?;
         let compiler = compiler_ready()?;
@@ -138,8 +138,8 @@ impl CudaDevice {
         let (facts, arch) = (facts_of(device)?, arch_of(device)?);
         let mut context = ptr::null_mut();
         let sleep = sys::CUctx_flags_enum::CU_CTX_SCHED_BLOCKING_SYNC as u32;
-        // SAFETY: the driver gave the device. Who waits for it should sleep; where that cannot be
-        // had, waiting still works.
+        // SAFETY: the driver gave the device. Waiting threads should sleep; if that is not
+        // possible, waiting still works.
         let _ = unsafe { sys::cuDevicePrimaryCtxSetFlags_v2(device, sleep) };
         // SAFETY: as above.
         check(unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, device) }, "opening", 0)?;
@@ -174,7 +174,8 @@ impl CudaDevice {
         Ok(stream)
     }
 
-    /// Sees whether kernels can be compiled and loaded: better now than in the midst of work.
+    /// Checks whether kernels can be compiled and loaded: better now than in the middle of the
+    /// work.
     fn probe(&self) -> Result<(), DeviceError> {
         let cubin = self.cubin("probe", PROBE).map_err(|log| {
             let (compiler, arch) = (self.compiler.clone(), self.arch.clone());
@@ -197,7 +198,7 @@ impl CudaDevice {
         check(unsafe { sys::cuCtxSetCurrent(self.context) }, "entering", 0)
     }
 
-    /// Waits until all that was asked for is done.
+    /// Waits until all requested work is done.
     fn settle(&self) -> Result<(), DeviceError> {
         self.enter()?;
         // SAFETY: the context is current.
@@ -213,11 +214,11 @@ impl CudaDevice {
     }
 
     fn loaded(&self) -> MutexGuard<'_, Loaded> {
-        // What a panicking thread leaves there is whole: entries are added when they are ready.
+        // A panicking thread leaves it consistent: entries are added when they are ready.
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The compiled kernels of a source, from disk if they are there; or what the compiler says.
+    /// The compiled kernels of a source, from disk if they are there; or the compiler's message.
     fn cubin(&self, stem: &str, text: &str) -> Result<Vec<u8>, String> {
         cubin(&self.cache, stem, text, &self.arch, &self.compiler)
     }
@@ -285,7 +286,7 @@ impl Kernel {
     }
 
     fn ready(&mut self, launch: Launch, args: &[Arg]) -> Result<sys::CUfunction, DeviceError> {
-        // The driver would read as many values as the kernel takes, whatever we give.
+        // The driver would read as many values as the kernel takes, however many we pass.
         assert!(
             self.parameters.iter().copied().eq(args.iter().map(width_of)),
             "{} takes values of {:?} bytes, and is called with {args:?}",
@@ -333,7 +334,7 @@ impl Device for CudaDevice {
         if !self.memory.take(address) {
             return;
         }
-        // Nobody is there to tell of a failure; a device that fails here fails elsewhere as well.
+        // A failure cannot be reported here; a device that fails here fails elsewhere as well.
         let _ = self.settle();
         // SAFETY: `alloc` gave the address, which comes back once; all work on it is done.
         let _ = unsafe { sys::cuMemFree_v2(address) };
@@ -437,7 +438,7 @@ impl Device for CudaDevice {
     fn record(&self, stream: Stream) -> Result<u64, DeviceError> {
         self.enter()?;
         let mut event: sys::CUevent = ptr::null_mut();
-        // Who waits for it sleeps; the time is kept, since nothing says that it is not.
+        // Waiting threads sleep; times are recorded, since the flag that turns that off is not set.
         let flags = sys::CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32;
         // SAFETY: the context is current.
         check(unsafe { sys::cuEventCreate(&mut event, flags) }, "making an event", 0)?;
@@ -497,7 +498,7 @@ impl Drop for CudaDevice {
     }
 }
 
-/// An address as the number that the trait speaks of.
+/// An address as the number that the trait uses.
 fn number_of<T>(pointer: *mut T) -> u64 {
     pointer.expose_provenance() as u64
 }
@@ -507,13 +508,13 @@ fn pointer_of<T>(number: u64) -> *mut T {
     ptr::with_exposed_provenance_mut(number as usize)
 }
 
-/// Whether there is a driver at all. That is soon known; opening a device takes half a second.
+/// Whether there is a driver at all. This is quick; opening a device takes half a second.
 pub fn has_driver() -> bool {
     // SAFETY: loading the driver runs its own start, which asks nothing of us.
     unsafe { sys::is_culib_present() }
 }
 
-/// Sees to it that the driver is there, is not too old, and runs.
+/// Makes sure that the driver is there, is not too old, and runs.
 fn driver_ready() -> Result<(), DeviceError> {
     if !has_driver() {
         return Err(DeviceError::Missing(Lack::Driver));
@@ -590,12 +591,12 @@ fn attribute(device: sys::CUdevice, which: Attribute) -> Result<u32, DeviceError
     Ok(unsigned(value))
 }
 
-/// A count that the driver gives as a signed number.
+/// A count that the driver returns as a signed number.
 fn unsigned(value: c_int) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }
 
-/// The CUDA version that the driver is for.
+/// The CUDA version that the driver supports.
 fn driver_version() -> String {
     let mut version = 0;
     // SAFETY: nothing else.
@@ -603,7 +604,8 @@ fn driver_version() -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// What a call of the driver came to. `bytes` is what it needed, where it asked for memory.
+/// Turns the result of a driver call into an error. `bytes` is what it needed, if it asked for
+/// memory.
 fn check(result: CUresult, at: &'static str, bytes: usize) -> Result<(), DeviceError> {
     match result {
         CUresult::CUDA_SUCCESS => Ok(()),
@@ -612,7 +614,7 @@ fn check(result: CUresult, at: &'static str, bytes: usize) -> Result<(), DeviceE
     }
 }
 
-/// The name of a failure, and what the driver says of it.
+/// The name of a failure, and the driver's message about it.
 fn words(failed: CUresult) -> String {
     let mut text = ptr::null();
     // SAFETY: nothing else.

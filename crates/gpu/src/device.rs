@@ -1,14 +1,14 @@
-//! What a device has to offer; everything above works with any of them.
+//! The interface of a device; everything above works with any device.
 
 use std::sync::Arc;
 
 /// An address in a device's memory.
 pub type Address = u64;
 
-/// What is known of a device.
+/// What is known about a device.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// What its maker calls it.
+    /// Its product name.
     pub name: String,
     /// Bytes of its memory that were free when it was opened.
     pub memory_free: usize,
@@ -20,7 +20,7 @@ pub struct Facts {
     pub cache: usize,
 }
 
-/// The queues of a device. What is put into one is done in order; the queues run side by side.
+/// The queues of a device. Work in one queue is done in order; the queues run in parallel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Copies to the device.
@@ -55,7 +55,7 @@ impl From<u32> for Arg {
 /// A kernel, and how many threads run it.
 #[derive(Debug, Clone, Copy)]
 pub struct Launch {
-    /// The file it stands in, without folder and extension.
+    /// The file it is in, without folder and extension.
     pub stem: &'static str,
     /// Its name.
     pub kernel: &'static str,
@@ -81,7 +81,7 @@ impl Event {
         self.device.elapsed_ms(earlier.handle, self.handle)
     }
 
-    /// Waits until the device has come to it. The thread sleeps.
+    /// Waits until the device has reached it. The thread sleeps.
     pub fn wait(&self) -> Result<(), DeviceError> {
         self.device.wait_for(self.handle)
     }
@@ -96,31 +96,31 @@ impl Drop for Event {
 /// A device. Addresses, events and pinned memory are handed out raw here; [`memory`](crate::memory)
 /// owns them.
 ///
-/// What copies, fills or launches returns at once, and the device works through its streams by
+/// Calls that copy, fill or launch return at once, and the device works through its streams by
 /// itself; but a kernel is compiled when it is first launched, and bytes that are not pinned are
-/// copied aside first. Giving memory back waits for all that was asked for.
+/// first copied to a staging area. Giving memory back waits for all requested work.
 ///
-/// Copies that do not stay inside of what was handed out are refused, and memory is given back
-/// once. What a kernel is given is not looked at: the launches of this crate's builders are right,
-/// and others are not meant to be made. Only this crate has devices.
+/// Copies outside of allocated memory are refused, and memory can be given back only once. The
+/// arguments of kernels are not checked: the launches of this crate's builders are correct, and no
+/// others should be made. Only this crate implements devices.
 #[expect(private_bounds, reason = "memory is read where a device says that it is")]
 pub trait Device: Sealed + std::fmt::Debug + Send + Sync {
-    /// What is known of it.
+    /// What is known about it.
     fn facts(&self) -> &Facts;
 
     /// Memory on the device, its content unknown, aligned to 256 bytes.
     fn alloc(&self, bytes: usize) -> Result<Address, DeviceError>;
-    /// Gives memory back, after all that was asked for before is done.
+    /// Gives memory back, after all work requested before is done.
     fn free(&self, address: Address);
     /// Memory on the host that the device reads and writes by itself, zeroed, aligned to 64 bytes;
     /// the address is the host's.
     fn pin(&self, bytes: usize) -> Result<Address, DeviceError>;
-    /// Gives such memory back, after all that was asked for before is done.
+    /// Gives such memory back, after all work requested before is done.
     fn unpin(&self, address: Address);
 
-    /// Copies from the host. The bytes stay as they are until the stream has done it.
+    /// Copies from the host. The bytes must not change until the stream has done it.
     fn copy_in(&self, stream: Stream, from: &[u8], to: Address) -> Result<(), DeviceError>;
-    /// Copies to pinned memory, which nobody reads until the stream has done it.
+    /// Copies to pinned memory, which must not be read until the stream has done it.
     fn copy_out(
         &self,
         stream: Stream,
@@ -134,9 +134,9 @@ pub trait Device: Sealed + std::fmt::Debug + Send + Sync {
     /// Runs a kernel.
     fn launch(&self, stream: Stream, launch: Launch, args: &[Arg]) -> Result<(), DeviceError>;
 
-    /// An event behind what the stream was asked for so far; its handle.
+    /// Records an event after all work of the stream so far; returns its handle.
     fn record(&self, stream: Stream) -> Result<u64, DeviceError>;
-    /// Has a stream wait for an event of another.
+    /// Makes a stream wait for an event of another.
     fn wait_in(&self, stream: Stream, event: u64) -> Result<(), DeviceError>;
     /// Waits for an event. The thread sleeps.
     fn wait_for(&self, event: u64) -> Result<(), DeviceError>;
@@ -146,10 +146,10 @@ pub trait Device: Sealed + std::fmt::Debug + Send + Sync {
     fn drop_event(&self, event: u64);
 }
 
-/// What only this crate can say of a type.
+/// A trait that only this crate can implement.
 pub(crate) trait Sealed {}
 
-/// An event behind what the stream was asked for so far.
+/// Records an event after all work of the stream so far.
 pub(crate) fn record(device: &Arc<dyn Device>, stream: Stream) -> Result<Event, DeviceError> {
     Ok(Event { handle: device.record(stream)?, device: Arc::clone(device) })
 }
@@ -208,7 +208,7 @@ pub enum Lack {
     Arch {
         /// Its version.
         compiler: String,
-        /// What the card is called there.
+        /// The compiler's name for the card.
         arch: String,
         /// What it says.
         log: String,
@@ -234,7 +234,7 @@ pub enum Lack {
     HostCompiler {
         /// How it was called.
         command: String,
-        /// What came of that.
+        /// Why that failed.
         why: String,
     },
 }
@@ -246,7 +246,7 @@ fn counted(devices: i32) -> String {
     }
 }
 
-/// Why a device did not do what it was asked for.
+/// Why a device did not do what it was asked to.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -262,7 +262,7 @@ pub enum DeviceError {
     /// A kernel does not compile.
     #[error("the kernels in {stem} cannot be compiled: {log}")]
     Compile {
-        /// The file it stands in.
+        /// The file it is in.
         stem: String,
         /// What the compiler says.
         log: String,
@@ -270,7 +270,7 @@ pub enum DeviceError {
     /// The device failed, and may not answer any more.
     #[error("the device failed at {at}: {why}")]
     Lost {
-        /// What it was asked for.
+        /// What it was asked to do.
         at: &'static str,
         /// What the driver says.
         why: String,

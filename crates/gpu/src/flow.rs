@@ -2,7 +2,7 @@
 //!
 //! [`SegmentIndexer`] gets the keys of a segment's flows and the flow of each record. The device
 //! sorts the flows by their keys and the records by their flows, sends the order back, and keeps
-//! what the columns are made of; a column of the flows' keys is then taken out of them there, and
+//! what the columns are made from; a column of the flows' keys is then extracted on the device, and
 //! only its index comes back.
 
 use std::collections::VecDeque;
@@ -42,9 +42,9 @@ const NO_ROW: u8 = 0xFF;
 
 /// Sorts segments and builds their columns on a device.
 ///
-/// Whatever fails on the device is a [`SegmentFailed::Device`]; what is in flight then is waited
-/// for, and memory is given back. After one that had no memory left, the next segment is tried
-/// again, with fewer columns in flight; a device that is lost is not asked again.
+/// A failure of the device is a [`SegmentFailed::Device`]; columns in flight are then waited for,
+/// and memory is given back. If memory ran out, the device is used again for the next segment, with
+/// fewer columns in flight; a device that is lost is not used again.
 #[derive(Debug)]
 pub struct SegmentIndexer {
     device: Arc<dyn Device>,
@@ -72,14 +72,14 @@ struct Buffers {
     small: Buffer,
 }
 
-/// The memory for one list of what records have for themselves, as they came and row by row.
+/// The memory for one list of what belongs to single records, in order of arrival and in row order.
 #[derive(Debug, Default)]
 struct OwnBuffers {
     records: Buffer,
     rows: Buffer,
 }
 
-/// Where the device writes to.
+/// The host memory that the device writes to.
 #[derive(Debug, Default)]
 struct HostBuffers {
     small: HostBuffer,
@@ -99,8 +99,8 @@ struct Segment {
     own: Vec<OwnList>,
 }
 
-/// What records have for themselves: where it lies as they came and row by row, and its width.
-/// Lists that are empty lie nowhere.
+/// A list of what belongs to single records: where it is in order of arrival and in row order, and
+/// its width. Empty lists have no memory.
 #[derive(Debug, Clone, Copy)]
 struct OwnList {
     records: Address,
@@ -109,7 +109,7 @@ struct OwnList {
     is_empty: bool,
 }
 
-/// Where a segment lies.
+/// Where a segment is.
 #[derive(Debug, Clone, Copy, Default)]
 struct Places {
     words: Address,
@@ -129,10 +129,10 @@ struct Places {
 }
 
 /// The few numbers that kernels leave for the host: for each word, the bits that differ, and then
-/// how many flows and records do not fit together. Behind them a sum goes that nobody reads.
+/// how many flows and records do not fit together. A sum that is not read comes after them.
 const SMALL_LEN: usize = 2 * KEY_WORDS + 1;
 
-/// Where it is counted how many flows and records do not fit together.
+/// Where flows and records that do not fit together are counted.
 fn odd_at(at: &Places) -> Address {
     at.small + 8 * KEY_WORDS as u64
 }
@@ -144,7 +144,7 @@ struct Flight {
     is_written: bool,
 }
 
-/// What is sorted by.
+/// What to sort by.
 #[derive(Debug, Clone, Copy)]
 enum Keys {
     Words(Address),
@@ -173,7 +173,7 @@ impl SegmentIndexer {
         self.host = HostBuffers::default();
     }
 
-    /// Takes down a failure, after which nothing is in flight.
+    /// Notes a failure, after which nothing is in flight.
     fn failed(&mut self, error: DeviceError) -> SegmentFailed {
         self.release();
         if !matches!(error, DeviceError::OutOfMemory { .. }) {
@@ -267,7 +267,7 @@ impl SegmentIndexer {
         })
     }
 
-    /// Makes room for what records have for themselves.
+    /// Makes room for what belongs to single records.
     fn reserve_own(&mut self, own: &[Digits<'_>]) -> Result<Vec<OwnList>, DeviceError> {
         let (device, buffers) = (&self.device, &mut self.buffers.own);
         buffers.resize_with(own.len(), OwnBuffers::default);
@@ -307,7 +307,7 @@ impl SegmentIndexer {
         let Segment { flows, at, .. } = segment;
         let halves = numbers(&self.host.small, 2 * KEY_WORDS);
         let mut passes = Vec::new();
-        // The last word first: later passes count for more.
+        // The last word first: later passes have precedence.
         for (word, halves) in halves.chunks_exact(2).enumerate().rev() {
             let words = at.words + 8 * (word * flows) as u64;
             let bits = u64::from(halves[0]) | u64::from(halves[1]) << 32;
@@ -331,7 +331,7 @@ impl SegmentIndexer {
         self.sort_numbers(at, *rows, at.record_orders, &passes)
     }
 
-    /// Finds where flows start, and what each row has for itself.
+    /// Finds where flows start, and gathers what belongs to each row.
     fn gather_rows(&self, segment: &Segment, order: Address) -> Result<(), DeviceError> {
         let Segment { rows, flows, at, own, .. } = segment;
         self.device.fill(Stream::Compute, at.starts, NO_ROW, 4 * flows)?;
@@ -348,7 +348,7 @@ impl SegmentIndexer {
         self.launch_each("flow_check", *flows, args![at.starts, u32_of(*flows), odd_at(at)])
     }
 
-    /// Has the kernels that follow wait for the copies that were asked for.
+    /// Makes the kernels that follow wait for the copies requested so far.
     fn wait_for_copies(&self) -> Result<(), DeviceError> {
         let arrived = record(&self.device, Stream::In)?;
         self.device.wait_in(Stream::Compute, arrived.handle)
@@ -367,8 +367,8 @@ impl SegmentIndexer {
         self.launch("scan", "scan_publish", (1, 32), args)
     }
 
-    /// Sorts the numbers below `len` by some bits after the other, those that count for more last;
-    /// returns where they are.
+    /// Sorts the numbers below `len` by groups of bits, the most significant last; returns where
+    /// they are.
     fn sort_numbers(
         &self,
         at: &Places,
@@ -467,7 +467,7 @@ impl SegmentIndexer {
             let Some(mut flight) = flights.pop_front() else { continue };
             match finish(&mut flight, segment.rows, &mut index) {
                 Err(DeviceError::OutOfMemory { .. }) if self.can_shrink(flights) => {
-                    // Those behind it start again once it is done.
+                    // Those after it start again once it is done.
                     next -= flights.len();
                     self.in_flight_max = 1;
                     flights.clear();
@@ -477,7 +477,7 @@ impl SegmentIndexer {
                 other => other?,
             }
             let result = done(&index);
-            // The memory is used again only if nobody holds it any more.
+            // The memory is used again only if nobody still holds it.
             index.parts.clear();
             self.idle.push(flight.slot);
             result?;
@@ -491,8 +491,8 @@ impl SegmentIndexer {
     }
 }
 
-/// Has all columns but the last one written that are not yet: that one may still be measured. A
-/// column whose index does not fit now stays as it is.
+/// Starts writing all columns that are not being written yet, except the last one, which may still
+/// be measured. A column whose index does not fit now stays as it is.
 fn write_behind(flights: &mut VecDeque<Flight>) -> Result<(), DeviceError> {
     let behind = flights.len().saturating_sub(1);
     for flight in flights.iter_mut().take(behind).filter(|flight| !flight.is_written) {
@@ -533,7 +533,8 @@ impl From<IndexError> for Failed {
     }
 }
 
-/// Where the passes start that sort by some bits, the lowest first; none sorts by other bits alone.
+/// Where the passes that sort by these bits start, the lowest first; every pass covers at least one
+/// of them.
 fn shifts(mut bits: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let shift = (bits != 0).then(|| bits.trailing_zeros())?;
@@ -549,7 +550,7 @@ fn numbers(buffer: &HostBuffer, len: usize) -> Vec<u32> {
     longs.iter().take(len).map(|&long| u32::from_le_bytes(long)).collect()
 }
 
-/// What cannot be sorted or built.
+/// Why a segment cannot be sorted or built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum BadSegment {
     #[error("flows or records that lack something")]
@@ -605,7 +606,7 @@ fn check_column(column: &SegmentColumn<'_>, segment: &Segment) -> Result<(), Seg
     }
 }
 
-/// Hands over the indexes of columns without rows.
+/// Delivers the indexes of columns without rows.
 fn build_empty(
     columns: &[(SegmentColumn<'_>, Codec)],
     done: &mut dyn FnMut(&ColumnIndex) -> Result<(), IndexError>,
@@ -630,7 +631,7 @@ impl SegmentDevice for SegmentIndexer {
         }
         let sorted = match self.try_sort(segment) {
             Err(DeviceError::OutOfMemory { .. }) => {
-                // The columns of the segment before may hold what is missing.
+                // The columns of the segment before may hold the memory that is missing.
                 self.release();
                 self.try_sort(segment)
             }
@@ -664,7 +665,8 @@ impl SegmentDevice for SegmentIndexer {
         }
         let mut flights = VecDeque::new();
         let result = self.build(&segment, columns, &mut flights, done);
-        // The columns may go once the device has read them; giving memory back waits for that.
+        // The columns may be freed once the device has read them; giving memory back waits for
+        // that.
         drop(flights);
         result.map_err(|failed| match failed {
             Failed::Device(error) => self.failed(error),

@@ -1,26 +1,25 @@
 //! A device for tests: the kernels, compiled for this machine's CPU.
 //!
 //! [`HostDevice`] compiles the same sources that a GPU gets against `kernels/shim/shim.hpp`, with
-//! the C++ compiler that `CXX` names, or else `c++`, on Linux. What a kernel does wrong comes back
-//! as [`DeviceError::Lost`] with the kernel, the thread and the line; after that the device is
-//! lost, as a GPU would be. These are found:
+//! the C++ compiler that `CXX` names, or else `c++`, on Linux. A fault of a kernel is reported as
+//! [`DeviceError::Lost`] with the kernel, the thread and the line; after that the device is lost,
+//! as a GPU would be. These faults are found:
 //!
-//! - a barrier that not all threads come to, a warp's collective that some of its lanes miss;
+//! - a barrier that not all threads reach, a warp's collective that some of its lanes miss;
 //! - a read or write outside of an allocation, of shared memory, of an array; an address that is
 //!   not aligned; a shift too far; a division by 0; a block that never ends;
 //! - a launch with too many threads, or with arguments of another number or size.
 //!
-//! The order in which blocks, warps and lanes run, and when another thread gets its turn in the
-//! midst of a computation, follow from a seed. A barrier or an atomic operation that is missing
-//! shows as another result with some seeds, so that a test compares results with several. Fresh
-//! memory is garbage.
+//! A seed determines the order in which blocks, warps and lanes run, and when another thread gets
+//! its turn in the middle of a computation. A missing barrier or atomic operation shows as another
+//! result with some seeds, so tests compare results with several. Fresh memory is garbage.
 //!
-//! Work that a stream is asked for waits until an event behind it is waited for, or memory is given
-//! back; some of it is done before, at any call. How far which stream is follows from the seed too,
-//! so that a stream that should wait for another, or a host that should wait for a stream, gives
-//! another result with some seeds. What fails is reported by a call that comes later.
+//! The work of a stream is delayed until an event after it is waited for, or memory is given back;
+//! some of it is done earlier, at any call. The seed also determines how far each stream is, so
+//! that a stream that fails to wait for another, or a host that fails to wait for a stream, gives
+//! another result with some seeds. Failures are reported by a later call.
 //!
-//! Tests of what stands above can have the device run out of memory and be lost when they like.
+//! Tests of the layers above can make the device run out of memory, or lose it, at any point.
 
 #![allow(unsafe_code, reason = "kernels compiled at run time read and write raw memory")]
 
@@ -44,7 +43,7 @@ pub const SEED_VARIABLE: &str = "TAPDEX_SHIM_SEED";
 /// What the target of a copy holds until the copy is done.
 const NOT_YET: u8 = 0xA5;
 
-/// A device made of this machine's CPU.
+/// A device that runs on this machine's CPU.
 #[derive(Debug)]
 pub struct HostDevice {
     facts: Facts,
@@ -69,13 +68,13 @@ struct State {
 #[derive(Debug, Clone, Copy)]
 struct Event {
     point: Point,
-    /// When its stream came to it, if it has.
+    /// When its stream reached it, if it has.
     reached: Option<Instant>,
 }
 
 impl HostDevice {
-    /// A device whose threads run in an order that follows from the seed. It looks like a GPU of
-    /// the data centre with little memory.
+    /// A device whose threads run in an order that the seed determines. It looks like a data-centre
+    /// GPU with little memory.
     pub fn new(seed: u64) -> Result<Arc<Self>, DeviceError> {
         let facts = Facts {
             name: "the host".to_owned(),
@@ -87,7 +86,7 @@ impl HostDevice {
         Self::with_facts(seed, facts)
     }
 
-    /// A device of which something else is known.
+    /// A device with other facts.
     pub fn with_facts(seed: u64, facts: Facts) -> Result<Arc<Self>, DeviceError> {
         build::compiler()?;
         let state = State {
@@ -104,19 +103,19 @@ impl HostDevice {
         Ok(Arc::new(Self { facts, state: Mutex::new(state) }))
     }
 
-    /// A device with the seed that the environment variable `TAPDEX_SHIM_SEED` names, or else with
-    /// the one given.
+    /// A device with the seed in the environment variable `TAPDEX_SHIM_SEED`, or else with the one
+    /// given.
     pub fn from_env(seed: u64) -> Result<Arc<Self>, DeviceError> {
         let named = std::env::var(SEED_VARIABLE).ok().and_then(|text| text.trim().parse().ok());
         Self::new(named.unwrap_or(seed))
     }
 
-    /// Lets no more than so many bytes be allocated on the device, all together.
+    /// Limits the bytes that may be allocated on the device, in total.
     pub fn fail_alloc_above(&self, bytes: usize) {
         self.lock().memory_max = bytes;
     }
 
-    /// Loses the device at the launch with this number from now on; 1 is the next one.
+    /// Loses the device at the launch with this number, counted from now on; 1 is the next one.
     pub fn lose_at(&self, launch: u64) {
         let mut state = self.lock();
         state.lose_at = Some(state.launches.saturating_add(launch.max(1)));
@@ -141,14 +140,14 @@ impl HostDevice {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state of a device that is not lost, after what its streams did meanwhile.
+    /// The state of a device that is not lost, after its streams may have done some work.
     fn alive(&self) -> Result<MutexGuard<'_, State>, DeviceError> {
         let mut state = self.lock();
         state.go_on();
         state.check().map(|()| state)
     }
 
-    /// Gives memory back once all that was asked for is done.
+    /// Gives memory back once all requested work is done.
     fn give_back(&self, at: &'static str, kind: MemoryKind, address: Address) {
         let mut state = self.lock();
         while let Some(stream) = state.streams.next_ready() {
@@ -161,7 +160,7 @@ impl HostDevice {
 }
 
 impl State {
-    /// The device is lost from now on, and what it was asked for is not done.
+    /// The device is lost from now on, and its pending work is not done.
     fn lose(&mut self, at: &'static str, why: String) -> DeviceError {
         let error = DeviceError::Lost { at, why };
         self.lost = Some(error.clone());
@@ -184,14 +183,14 @@ impl State {
         reached.ok_or_else(|| self.lose(at, format!("event {event} was not waited for")))
     }
 
-    /// Has streams do what they need not do yet.
+    /// Lets streams do some work that they need not do yet.
     fn go_on(&mut self) {
         while let Some(stream) = self.streams.next_eager() {
             self.step(stream);
         }
     }
 
-    /// Has a stream do the next thing. If it fails, the device is lost.
+    /// Lets a stream do its next piece of work. If that fails, the device is lost.
     fn step(&mut self, stream: usize) {
         let Some(work) = self.streams.take(stream) else { return };
         let (at, done) = match work {
@@ -290,7 +289,7 @@ impl Device for HostDevice {
     fn copy_in(&self, stream: Stream, from: &[u8], to: Address) -> Result<(), DeviceError> {
         let mut state = self.alive()?;
         state.range("copy_in", MemoryKind::Device, to, from.len())?;
-        // What is not pinned the driver copies before it returns.
+        // Bytes that are not pinned are copied before the driver returns.
         let address = Address::try_from(from.as_ptr().addr()).unwrap_or(0);
         let from = match state.heap.range(MemoryKind::Pinned, address, from.len()) {
             Ok(_) => Bytes::Pinned(address, from.len()),
@@ -463,6 +462,6 @@ impl Library {
     }
 }
 
-/// An argument as the kernel finds it, aligned for the widest.
+/// An argument as the kernel reads it, aligned for the widest type.
 #[repr(align(8))]
 struct Value(#[allow(dead_code, reason = "the kernel reads it")] [u8; 8]);

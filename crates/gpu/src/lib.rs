@@ -4,11 +4,11 @@
 //! rows are written as a bitmap in one of the nine codecs of [`tapdex_bitmap`]; only the finished
 //! index comes back. [`CpuBuilder`] is the reference: tests compare every byte. Nothing of CUDA is
 //! needed to build or to start a program with this crate in it. The driver and NVIDIA's compiler
-//! are looked for when a device is opened, and what is missing is told.
+//! are looked for when a device is opened, and an error says what is missing.
 //!
 //! # In short
 //!
-//! Whoever asks for `auto` gets a device or the CPU, and the same index either way:
+//! With `auto`, a device or the CPU is used, and the index is the same either way:
 //!
 //! ```
 //! use tapdex_bitmap::Codec;
@@ -34,7 +34,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Of many columns, [`GpuBuilder::build_sources`] and [`Builder::build_each`] keep several in
+//! For many columns, [`GpuBuilder::build_sources`] and [`Builder::build_each`] keep several in
 //! flight. Columns that were written into memory from [`GpuBuilder::pinned`] are read by the device
 //! itself. If the device runs out of memory or fails, the columns at hand are built on the CPU, and
 //! [`GpuBuilder::trouble`] says why.
@@ -60,14 +60,15 @@
 //!
 //! Beside columns, [`flow`] does the whole index step of a segment in flow order, sorting included:
 //! [`SegmentIndexer`](flow::SegmentIndexer). [`sets`] encodes single sets of ids in HiPES and WAH:
-//! [`SetBuilder`](sets::SetBuilder). [`measure`] takes the time of all of this, beside what the bus
-//! allows for.
+//! [`SetBuilder`](sets::SetBuilder). [`measure`] measures the speed of all of this, compared with
+//! the limit of the bus.
 //!
 //! # Without a GPU
 //!
 //! With the feature `testing` there is a `host` module: a device that is this machine's CPU. It
-//! runs the same kernels, in an order that follows from a seed, checks what they touch, and fails
-//! when a test wants it to. A device of another kind would be one more [`Device`](device::Device).
+//! runs the same kernels, in an order that a seed determines, checks their memory accesses, and
+//! fails when a test wants it to. A device of another kind would be one more
+//! [`Device`](device::Device).
 //!
 //! # To add a codec
 //!

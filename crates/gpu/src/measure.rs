@@ -1,4 +1,4 @@
-//! How fast a device builds indexes, beside how fast its bus could be.
+//! How fast a device builds indexes, compared with the limit of its bus.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,38 +15,38 @@ use crate::memory::{Memory, Pinned};
 pub mod papers;
 pub mod peer;
 
-/// What the bus carries, in bytes a second.
+/// The bandwidth of the bus, in bytes a second.
 #[derive(Debug, Clone, Copy)]
 pub struct Bus {
-    /// To the device, nothing else going on.
+    /// To the device, with nothing else going on.
     pub to_device: f64,
-    /// From the device, nothing else going on.
+    /// From the device, with nothing else going on.
     pub from_device: f64,
     /// Each way, both at the same time.
     pub both_ways: f64,
-    /// Within the device, bytes that are filled.
+    /// Within the device, for filling memory.
     pub on_device: f64,
 }
 
 impl Bus {
-    /// Seconds that it takes at least to carry so many bytes to the device and so many back.
+    /// The least seconds that it takes to copy these numbers of bytes to the device and back.
     pub fn least(&self, to_device: u64, from_device: u64) -> f64 {
         #[allow(clippy::cast_precision_loss, reason = "bytes, for people")]
         let (to, from) = (to_device as f64, from_device as f64);
-        // Both ways for as long as there is something to carry both ways, then the rest alone.
+        // Both ways as long as there is something to copy both ways, then the rest alone.
         let both = to.min(from) / self.both_ways;
         let rest = (to - from).max(0.0) / self.to_device + (from - to).max(0.0) / self.from_device;
         both + rest
     }
 
-    /// Seconds that it takes if each way carries what it carries when both are busy.
+    /// Seconds that it takes if each direction has the bandwidth it has when both are busy.
     pub fn both_busy(&self, to_device: u64, from_device: u64) -> f64 {
         #[allow(clippy::cast_precision_loss, reason = "bytes, for people")]
         let most = to_device.max(from_device) as f64;
         most / self.both_ways
     }
 
-    /// Measures it: the fastest of some copies of 256 MiB each way, since it is to be a limit.
+    /// Measures it: the fastest of some copies of 256 MiB each way, since it serves as a limit.
     pub fn measure(device: &Arc<dyn Device>, runs: usize) -> Result<Self, DeviceError> {
         const BYTES: usize = 1 << 28;
         let host = [Pinned::new(device, BYTES)?, Pinned::new(device, BYTES)?];
@@ -77,7 +77,8 @@ impl Bus {
     }
 }
 
-/// The middle one of some numbers, which are sorted; of an even number, the higher of the two.
+/// The middle one of some numbers, which are sorted; for an even number of them, the higher of the
+/// two.
 pub fn median(numbers: &mut [f64]) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
@@ -123,7 +124,7 @@ impl Columns {
         })
     }
 
-    /// All values alike: what an attack with made-up addresses looks like.
+    /// All values equally often, as in an attack with spoofed addresses.
     pub fn uniform(
         device: &Arc<dyn Device>,
         width: Width,
@@ -184,8 +185,8 @@ impl Columns {
         Ok(made)
     }
 
-    /// The bytes, or for 16 bits the pairs of neighbours, of five-tuples in flow order: flows drawn
-    /// with sizes of a heavy tail, between hosts of which some are met more often.
+    /// The bytes, or for 16 bits the pairs of neighbours, of five-tuples in flow order: flows with
+    /// heavy-tailed sizes, between hosts some of which occur more often.
     pub fn flows(
         device: &Arc<dyn Device>,
         width: Width,
@@ -226,7 +227,7 @@ fn fill(column: &mut [u8], width: Width, mut next: impl FnMut() -> u64) {
     }
 }
 
-/// Flows of so many packets together, sorted: addresses, ports and protocol, and the packets.
+/// Flows of this many packets in total, sorted: addresses, ports and protocol, and the packets.
 fn draw_flows(rows: usize, seed: u64) -> Vec<([u8; TUPLE], usize)> {
     let mut random = Random::new(seed);
     let mut flows = Vec::new();
@@ -265,7 +266,7 @@ const WARM_UPS: usize = 2;
 /// Runs in which the kernels alone are timed, the first of which is not counted.
 const KERNEL_RUNS: usize = 4;
 
-/// What was measured of a codec on some columns.
+/// The measurements of a codec on some columns.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// The codec.
@@ -294,7 +295,7 @@ impl Measured {
     }
 }
 
-/// Builds the indexes of columns so many times; of the columns `rounds` times in a row each time.
+/// Builds the indexes of columns in a number of runs; each run repeats the columns `rounds` times.
 pub fn measure(
     device: &Arc<dyn Device>,
     columns: &Columns,

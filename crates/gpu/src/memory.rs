@@ -15,7 +15,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// So many bytes, their content unknown.
+    /// This many bytes, their content unknown.
     pub fn new(device: &Arc<dyn Device>, len: usize) -> Result<Self, DeviceError> {
         Ok(Self { address: device.alloc(len.max(1))?, device: Arc::clone(device), len })
     }
@@ -44,7 +44,7 @@ impl Drop for Memory {
 
 /// Memory on the host that the device copies from and to by itself.
 ///
-/// Whoever has asked the device to write to it waits until that is done before reading it.
+/// Before reading it, wait until the device has finished writing to it.
 #[derive(Debug)]
 pub struct Pinned {
     device: Arc<dyn Device>,
@@ -53,7 +53,7 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// So many bytes, all 0.
+    /// This many bytes, all 0.
     pub fn new(device: &Arc<dyn Device>, len: usize) -> Result<Self, DeviceError> {
         Ok(Self { address: device.pin(len.max(1))?, device: Arc::clone(device), len })
     }
@@ -110,8 +110,7 @@ impl Drop for Pinned {
 pub(crate) struct Buffer(Option<Memory>);
 
 impl Buffer {
-    /// Has room for so many bytes from now on; true if the memory is new. What was there is lost
-    /// then.
+    /// Makes room for this many bytes; `true` if the memory is new, and the old content lost.
     pub(crate) fn grow(
         &mut self,
         device: &Arc<dyn Device>,
@@ -120,13 +119,13 @@ impl Buffer {
         if self.0.is_some() && self.len() >= bytes {
             return Ok(false);
         }
-        // First the old one goes, so that both need not fit.
+        // The old memory is freed first, so that both need not fit.
         self.0 = None;
         self.0 = Some(Memory::new(device, with_slack(bytes))?);
         Ok(true)
     }
 
-    /// Where it starts; 0 where there is none.
+    /// Where it starts; 0 if there is none.
     pub(crate) fn address(&self) -> Address {
         self.0.as_ref().map_or(0, Memory::address)
     }
@@ -136,7 +135,7 @@ impl Buffer {
         self.0.as_ref().map_or(0, Memory::len)
     }
 
-    /// Has room for so many bytes from now on; where it starts.
+    /// Makes room for this many bytes; returns where it starts.
     pub(crate) fn reserve(
         &mut self,
         device: &Arc<dyn Device>,
@@ -147,8 +146,8 @@ impl Buffer {
     }
 }
 
-/// A little more than is needed, so that the next column, which is a little larger, needs no more:
-/// taking and giving back memory stops the device.
+/// A little more than needed, so that a slightly larger next column fits, too: allocating and
+/// freeing memory stops the device.
 fn with_slack(bytes: usize) -> usize {
     bytes + bytes / 16
 }
@@ -181,7 +180,7 @@ impl HostBuffer {
     }
 }
 
-/// A number whose bytes are all its own, and of which any bytes are one.
+/// A number without padding, for which all byte patterns are valid.
 pub(crate) trait Number: Copy {}
 impl Number for u16 {}
 impl Number for u32 {}

@@ -5,17 +5,17 @@
 //! for the same set.
 //!
 //! HiPES is built in one of two ways. *Directly*: every id sets its bit in a bitmap of all rows,
-//! and the chunks that have one are copied out side by side. *As published*: the chunks that have
-//! an id are found and numbered, the ids binned by chunk, and each chunk built in shared memory,
-//! or in global memory where it does not fit.
+//! and the chunks that have an id are copied out next to each other. *As published*: the chunks
+//! that have an id are found and numbered, the ids binned by chunk, and each chunk built in shared
+//! memory, or in global memory if it does not fit.
 //!
 //! GPU-WAH sets the bits of the ids in the same bitmap, cuts it into groups of 31 rows, finds the
-//! groups that end a run, and adds up where their words stand.
+//! groups that end a run, and computes the places of their words by sums.
 //!
 //! The input is copied in slices, and a slice is worked on while the next is copied. Ids that seem
-//! to ascend are written while more of them come in; if they turn out not to, the set is built
-//! again from what is on the device. [`SetBuilder::build_many`] keeps several sets in flight, so
-//! that both directions of the bus are busy.
+//! to ascend are written while more of them come in; if they turn out not to ascend, the set is
+//! built again from the ids on the device. [`SetBuilder::build_many`] keeps several sets in flight,
+//! so that both directions of the bus are busy.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -46,11 +46,11 @@ use rooms::{Groups, PARTS_MAX, Rooms, Shape, Slot};
 
 /// Sets in flight: one comes in, one is worked on, one goes out.
 const SLOTS: usize = 3;
-/// Ids of a slice, unless said otherwise.
+/// Ids of a slice, by default.
 const SLICE_IDS: usize = 1 << 20;
-/// The most that are handed to a kernel at once.
+/// The most ids that are passed to a kernel at once.
 const SLICE_IDS_MAX: usize = 1 << 26;
-/// Output of at most so many bytes is written while input comes in.
+/// Output of at most this many bytes is written while input comes in.
 const EARLY_BYTES_MAX: usize = 256 << 20;
 /// Places at which ids are looked at to tell whether they ascend.
 const SAMPLES: usize = 64;
@@ -62,8 +62,8 @@ const BITMAP_WORDS_MAX: usize = 1 << 27;
 /// How HiPES chunks are built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
-    /// Directly where the bitmap of all rows is small enough, see
-    /// [`SetBuilder::set_direct_max`], else as published.
+    /// Directly if the bitmap of all rows is small enough, see [`SetBuilder::set_direct_max`], else
+    /// as published.
     Auto,
     /// Through a bitmap of all rows.
     Direct,
@@ -92,12 +92,12 @@ pub enum Target {
     WahOfBitmap(Form),
 }
 
-/// Ids, or the words of a bitmap. What is not pinned is copied once more on the host.
+/// Ids, or the words of a bitmap. Input that is not pinned is copied once more on the host.
 #[derive(Debug, Clone, Copy)]
 pub enum IdSource<'a> {
     /// Anywhere.
     Plain(&'a [u32]),
-    /// Where the device copies from by itself.
+    /// In memory that the device copies from by itself.
     Pinned(&'a PinnedWords),
 }
 
@@ -144,7 +144,7 @@ impl IdSource<'_> {
         self.len().checked_sub(1).and_then(|at| self.get(at)).unwrap_or(0)
     }
 
-    /// Whether the ids ascend, as far as a few of them tell.
+    /// Whether the ids ascend, judging by a few of them.
     fn seems_ascending(&self) -> bool {
         let last = self.len().saturating_sub(1);
         let sampled = (0..=SAMPLES).filter_map(|i| self.get(last * i / SAMPLES));
@@ -165,7 +165,7 @@ pub enum SetError {
         /// How many rows there are.
         rows: u32,
     },
-    /// There is more input than ids can be told apart in.
+    /// There is more input than there can be different ids.
     #[error("{len} words are too many, {max} are allowed")]
     TooLong {
         /// Words of the input.
@@ -173,12 +173,12 @@ pub enum SetError {
         /// Words that are allowed.
         max: usize,
     },
-    /// The device encoded a scenario otherwise than the CPU. This is a fault of ours.
+    /// The device encoded a scenario differently from the CPU. This is a bug in this crate.
     #[error("scenario {scenario} as {target:?} is not what the CPU makes of it")]
     Differs {
         /// The name of the scenario.
         scenario: &'static str,
-        /// What it was to become.
+        /// The target it was encoded for.
         target: Target,
     },
 }
@@ -218,7 +218,7 @@ struct Job {
     rows: u32,
     len: u32,
     parts: Vec<Part>,
-    /// The output, once its size is known, and when it is there.
+    /// The output, once its size is known, and the event of its arrival.
     output: Option<(Pinned, usize, Event)>,
 }
 
@@ -247,24 +247,24 @@ impl SetBuilder {
         }
     }
 
-    /// Says how many rows there are, which ids are below. Memory is taken for all of them; unless
-    /// said, it is as many as there can be.
+    /// Sets the number of rows; all ids are below it. Memory is taken for all of them; the default
+    /// is the largest possible number.
     pub fn set_rows(&mut self, rows: u32) {
         self.rows = rows;
     }
 
-    /// Says how many ids are copied and worked on at once.
+    /// Sets how many ids are copied and processed at once.
     pub fn set_slice(&mut self, ids: usize) {
         self.slice_ids = ids;
     }
 
-    /// Says how many bytes the bitmap of all rows can have for [`Path::Auto`] to take the direct
-    /// way. Unless said, it is what the device's second-level cache holds.
+    /// Sets how many bytes the bitmap of all rows may have for [`Path::Auto`] to take the direct
+    /// way. The default is the size of the device's second-level cache.
     pub fn set_direct_max(&mut self, bytes: u64) {
         self.direct_max = bytes;
     }
 
-    /// Memory for so many ids, or words of a bitmap, that the device copies from by itself.
+    /// Memory for this many ids, or words of a bitmap, that the device copies from by itself.
     pub fn input(&self, len: usize) -> Result<PinnedWords, SetError> {
         Ok(PinnedWords::new(&self.rooms.device, len)?)
     }
@@ -311,7 +311,7 @@ impl SetBuilder {
         self.settled(result)
     }
 
-    /// Encodes sets, several of them in flight, and hands each over with its number, in order.
+    /// Encodes sets, several of them in flight, and delivers each with its number, in order.
     pub fn build_many(
         &mut self,
         sources: &[IdSource<'_>],
@@ -349,7 +349,7 @@ impl SetBuilder {
         Ok(())
     }
 
-    /// Encodes a set in phases that do not overlap, and says how long each took.
+    /// Encodes a set in phases that do not overlap, and returns how long each took.
     pub fn build_timed<'a>(
         &mut self,
         source: impl Into<IdSource<'a>>,
@@ -361,7 +361,7 @@ impl SetBuilder {
         self.settled(result)
     }
 
-    /// After a failure nobody knows what is left in the bitmap.
+    /// After a failure, the content of the bitmap is unknown.
     fn settled<T>(&mut self, result: Result<T, SetError>) -> Result<T, SetError> {
         if result.is_err() {
             self.rooms.clean = false;
@@ -407,7 +407,7 @@ impl SetBuilder {
         Ok((self.finish(job)?, timings))
     }
 
-    /// Has the device copy a set and work on it. Nothing is waited for.
+    /// Starts copying a set to the device and processing it. Does not wait.
     fn enqueue(
         &mut self,
         slot: usize,
@@ -434,7 +434,7 @@ impl SetBuilder {
             let part = self.close(&job, job.parts.len())?;
             job.parts.push(part);
         }
-        // There is room for early output already: parts of it are sent before its size is known.
+        // Early output needs its room already: parts of it are sent before its size is known.
         if !ends.is_empty() {
             let bytes = job.bytes_below(source.last());
             let buffer = self.pool.take(&self.rooms.device, bytes)?;
@@ -443,7 +443,7 @@ impl SetBuilder {
         Ok(job)
     }
 
-    /// Makes room for a set, and a job that nothing is done of.
+    /// Makes room for a set, and a job that has not started.
     fn open(
         &mut self,
         slot: usize,
@@ -513,7 +513,8 @@ impl SetBuilder {
         Ok(self.rooms.device.copy_in(Stream::In, bytes, to)?)
     }
 
-    /// Has the kernels take a slice that is there. Chunks before `chunk_first` are written.
+    /// Launches the kernels for a slice that has arrived. Chunks before `chunk_first` are written
+    /// already.
     fn take_slice(
         &mut self,
         job: &Job,
@@ -533,7 +534,7 @@ impl SetBuilder {
         Ok(())
     }
 
-    /// Has the chunks before an end written, all of whose ids are there.
+    /// Starts writing the chunks before an end, all of whose ids have arrived.
     fn write_part(&mut self, job: &Job, part: usize, chunk_end: u32) -> Result<Part, SetError> {
         let (slot, shape) = (&self.slots[job.slot], job.shape());
         let number = u32::try_from(part).unwrap_or(u32::MAX);
@@ -548,7 +549,7 @@ impl SetBuilder {
         Ok(Part { counted, written })
     }
 
-    /// Has all that is left written.
+    /// Starts writing the rest.
     fn close(&mut self, job: &Job, part: usize) -> Result<Part, SetError> {
         let (slot, shape) = (&self.slots[job.slot], job.shape());
         match job.target {
@@ -585,7 +586,7 @@ impl SetBuilder {
         Ok(Part { counted, written })
     }
 
-    /// Has the output of a set copied as its size gets known, which is waited for.
+    /// Waits until the size of the output of a set is known, and starts copying it out.
     fn send(&mut self, job: &mut Job) -> Result<(), SetError> {
         let device = Arc::clone(&self.rooms.device);
         let mut sent = 0;
@@ -596,7 +597,7 @@ impl SetBuilder {
             let slot = &self.slots[job.slot];
             let status = slot.status(at);
             let bytes = job.bytes_of(status.total);
-            // More than the last id allows for: it is not the highest.
+            // More than the last id allows: it is not the highest.
             late |= status.late || buffer.as_ref().is_some_and(|buffer| buffer.len() < bytes);
             past |= status.past;
             if late || past {
@@ -633,7 +634,7 @@ impl SetBuilder {
 
     /// Builds a set whose ids do not ascend from its ids on the device, in one part.
     fn build_again(&mut self, job: &mut Job) -> Result<(), SetError> {
-        // The bits that are left are of this set's ids, and are set again.
+        // The remaining bits belong to this set's ids, and are set again.
         self.rooms.reset(&mut self.slots[job.slot], 1)?;
         for slice in slices(job.len as usize, SLICE_IDS_MAX) {
             self.take_slice(job, &slice, 0)?;
@@ -665,7 +666,7 @@ impl Job {
         Shape { rows: self.rows, width: width.get().into(), len: self.len }
     }
 
-    /// Groups that there can be.
+    /// The most groups possible.
     fn groups_max(&self) -> u64 {
         let rows = match self.target {
             Target::WahOfBitmap(_) => 32 * u64::from(self.len),
@@ -698,14 +699,14 @@ impl Job {
         self.bytes_of(Shape { rows, ..self.shape() }.chunks_max())
     }
 
-    /// Bytes of so many of them, which are in memory.
+    /// Bytes of this many of them, which are in memory.
     fn bytes_of(&self, units: u32) -> usize {
         usize::try_from(u64::from(units) * self.unit_bytes()).unwrap_or(usize::MAX)
     }
 }
 
-/// Where the chunks end that are complete after each slice but the last, if the ids ascend. Empty
-/// if they do not seem to, or if there is nothing to gain.
+/// For each slice but the last, where the chunks that are complete after it end, if the ids ascend.
+/// Empty if they do not seem to ascend, or if there is nothing to gain.
 fn early_ends(source: IdSource, job: &Job, slices: &[Range<usize>]) -> Vec<u32> {
     let Target::Hipes(width, Path::Direct) = job.target else { return vec![] };
     let Some((_, slices)) = slices.split_last() else { return vec![] };
@@ -717,8 +718,8 @@ fn early_ends(source: IdSource, job: &Job, slices: &[Range<usize>]) -> Vec<u32> 
     if ends.is_sorted() { ends } else { vec![] }
 }
 
-/// Cuts input into slices of so many words, or longer ones where these would be too many. All but
-/// the last end at a multiple of four, as the kernels load four at once.
+/// Cuts input into slices of `wanted` words, or longer ones if these would be too many. All but the
+/// last end at a multiple of four, as the kernels load four at once.
 fn slices(len: usize, wanted: usize) -> Vec<Range<usize>> {
     let step = wanted.clamp(4, SLICE_IDS_MAX).max(len.div_ceil(PARTS_MAX)).next_multiple_of(4);
     (0..len).step_by(step).map(|start| start..len.min(start + step)).collect()

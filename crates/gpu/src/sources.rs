@@ -2,8 +2,8 @@
 //!
 //! A kernel file is a *stem*: `kernels/wah.cu` has the stem `wah`. It includes headers, `.cuh`
 //! files of the same folder, by `#include "name.cuh"`, and nothing else. [`resolved`] puts the
-//! headers in their places, so that a compiler needs no folder to look into: one text goes in, and
-//! its messages still name the file and line that they are about.
+//! headers in their places, so that a compiler needs no folder to look into: it gets one text, and
+//! its messages still name the right file and line.
 //!
 //! A new file is added to [`STEMS`] or [`HEADERS`] here; a test fails until it is.
 
@@ -47,7 +47,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     file!("words.cuh", ""),
 ];
 
-/// The text of a stem with all that it includes; each header stands where it is asked for first.
+/// The text of a stem with all that it includes; each header is where it is first included.
 pub fn resolved(stem: &str) -> Option<String> {
     let text = text_of(stem)?;
     Some(inlined(&format!("{stem}.cu"), text, HEADERS))
@@ -84,7 +84,7 @@ fn inline<'a>(
     mark(1, name, out);
     for (line, number) in text.lines().zip(1..) {
         match included(line) {
-            // Not there: the compiler says it better, with the line.
+            // Missing: the compiler reports it better, with the line.
             Some(header) if headers.iter().all(|entry| entry.0 != header) => push_line(line, out),
             Some(header) if seen.contains(&header) => push_line("", out),
             Some(header) => {

@@ -22,7 +22,7 @@ pub fn on_gpu() -> bool {
 }
 
 /// The GPU that `TAPDEX_DEVICE` names, or else the kernels compiled for the CPU, whose threads take
-/// turns by this seed or by that in `TAPDEX_SHIM_SEED`.
+/// turns by the seed in `TAPDEX_SHIM_SEED`, or else by this one.
 pub fn device(seed: u64) -> Result<Arc<dyn Device>, DeviceError> {
     match gpu_number() {
         Some(number) => Ok(CudaDevice::open(number)?),

@@ -1,12 +1,12 @@
-//! The clock of a recorder: by it recordings are closed and grow old, drafts are made, and the
-//! status is told. All threads wait by it, so a test that has one of its own waits for nothing;
-//! only sources, which wait for the machine, do not.
+//! The clock of a recorder: it decides when recordings are closed and expire, when drafts are made,
+//! and when the status is reported. All threads wait by it, so a test with a clock of its own does
+//! not really wait; only sources do not use it, as they wait for the machine.
 //!
 //! The system's clock can be set, by hand or over the network, and be wrong for a moment. Age is
 //! judged by it only while it agrees with a clock that cannot be set, which counts from the start
-//! of the machine. At the start of a recorder there is nothing to compare it with but the times of
-//! the packets that are there: if the newest is much older, that has to stay so for a while before
-//! any is too old.
+//! of the machine. When a recorder starts, the only other times are those of the packets in the
+//! archive: if the newest packet is much older than the clock says, this has to stay so for a while
+//! before any recording counts as too old.
 
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,15 +22,15 @@ mod hand;
 /// The threads of a recorder that wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Waiter {
-    /// Who writes packets.
+    /// The writer of packets.
     Writer,
-    /// Who completes recordings.
+    /// Completes recordings.
     Sealer,
-    /// Who indexes them, and makes drafts.
+    /// Indexes them, and makes drafts.
     Indexer,
-    /// Who sees to it that all do what they are told.
+    /// Passes on orders to the other threads.
     Governor,
-    /// Who tells how it is.
+    /// Reports the status.
     Teller,
 }
 
@@ -38,11 +38,11 @@ pub enum Waiter {
 pub trait Clock: Debug + Sync {
     /// Nanoseconds since 1970, by the clock that can be set.
     fn now_ns(&self) -> u64;
-    /// Nanoseconds since some start, by a clock that nobody can set and that does not stand still
-    /// while the machine sleeps.
+    /// Nanoseconds since some start, by a clock that cannot be set and does not stop while the
+    /// machine sleeps.
     fn steady_ns(&self) -> u64;
-    /// Says that a thread has done what was due, and would wait so long for more; returns how long
-    /// it may sleep before it looks at the clock again.
+    /// Called by a thread that has done what was due and would wait this long for more; returns how
+    /// long it may sleep before it looks at the clock again.
     fn nap(&self, _who: Waiter, time: Duration) -> Duration {
         time
     }
@@ -85,11 +85,11 @@ impl Clock for SystemClock {
     }
 }
 
-/// What a clock may be set by at once without being doubted.
+/// The largest jump of the clock that does not make it doubtful.
 const TOLERANCE: Duration = Duration::from_secs(60);
-/// After this time a clock that was set and has not been set since is believed.
+/// A clock that jumped is trusted again after this time without another jump.
 const BELIEVED_AFTER: Duration = Duration::from_secs(24 * 3_600);
-/// How long a clock that is far ahead of everything at the start has to stay as it is.
+/// How long a clock that is far ahead of all packets at the start has to run on without a jump.
 const START_WAIT: Duration = Duration::from_secs(600);
 
 fn nanos(time: Duration) -> i128 {
@@ -101,7 +101,7 @@ fn nanos(time: Duration) -> i128 {
 pub(crate) enum Judged {
     /// They may, and this is the time.
     Now(u64),
-    /// Not for now: what to say, if that has just begun.
+    /// Not for now; with a message if that has just begun.
     Paused(Option<String>),
     /// They may again.
     Resumed(u64),
@@ -110,9 +110,9 @@ pub(crate) enum Judged {
 /// Compares the two clocks.
 #[derive(Debug)]
 pub(crate) struct AgeClock {
-    /// What the clock that can be set is ahead of the other, as long as they agree.
+    /// How far the settable clock is ahead of the other, as long as they agree.
     ahead: i128,
-    /// What it is ahead since it was set, and since when by the steady clock.
+    /// How far it is ahead since it was set, and since when by the steady clock.
     doubted: Option<Doubted>,
 }
 
@@ -120,13 +120,13 @@ pub(crate) struct AgeClock {
 struct Doubted {
     ahead: i128,
     since: i128,
-    /// How long it has to stay so.
+    /// How long it has to run without another jump.
     wait: i128,
     is_said: bool,
 }
 
 impl AgeClock {
-    /// Starts to compare. By the clock, `is_doubtful` says whether it may be wrong from the start.
+    /// Starts to compare. `is_doubtful` says whether the clock may be wrong from the start.
     pub(crate) fn new(clock: &dyn Clock, is_doubtful: bool) -> Self {
         let (steady, now) = (i128::from(clock.steady_ns()), i128::from(clock.now_ns()));
         let ahead = now - steady;
@@ -142,7 +142,7 @@ impl AgeClock {
         let is_near = |other: i128| (ahead - other).abs() <= nanos(TOLERANCE);
         let Some(doubted) = &mut self.doubted else {
             if is_near(self.ahead) {
-                // Small steps are what clocks are set by every day.
+                // Small steps are normal corrections.
                 self.ahead = ahead;
                 return Judged::Now(now_ns);
             }
@@ -270,7 +270,7 @@ mod tests {
         assert!(text.contains("ten minutes"), "{text}");
         clock.pass(Duration::from_secs(1));
         clock.set(clock.now_ns() - 5 * YEAR);
-        // From here on it is right, and that has to be seen, too.
+        // From here on it is right, and that has to be noticed, too.
         assert_eq!(age.judge(&clock), Judged::Paused(None));
         clock.pass(Duration::from_secs(599));
         assert_eq!(age.judge(&clock), Judged::Paused(None));

@@ -1,4 +1,4 @@
-//! What a recorder is told while it runs, and what it tells its threads.
+//! Orders to a running recorder, and its orders to its threads.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 /// Orders to a recorder; signals set them, and so may its caller.
 #[derive(Debug, Default)]
 pub struct Control {
-    /// To end: complete what there is.
+    /// To end: complete the recordings first.
     pub stop: AtomicBool,
     /// To end at once: leave indexing to the next start.
     pub hurry: AtomicBool,
@@ -14,11 +14,11 @@ pub struct Control {
     pub rotate: AtomicBool,
 }
 
-/// What the threads are told by the one that governs them.
+/// Orders from the governor to the other threads.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
-    /// Sources are to end; the writer ends after them.
+    /// Sources have to end; the writer ends after them.
     pub(crate) stop: Arc<AtomicBool>,
-    /// The writer is to begin the next recording.
+    /// The writer has to begin the next recording.
     pub(crate) rotate: AtomicBool,
 }

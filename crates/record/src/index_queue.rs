@@ -10,12 +10,12 @@ use tapdex_engine::archive::Recording;
 use crate::clock::{Clock, Moment, Waiter};
 use crate::lock;
 
-/// How often the indexer sees whether there is something to make a draft of.
+/// How often the indexer checks whether there is something to make a draft of.
 const DRAFT_EVERY: Duration = Duration::from_millis(250);
-/// How long after indexing failed it is tried again.
+/// How long after a failure indexing is tried again.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// What the indexer is to do next.
+/// What the indexer has to do next.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ToDo {
     /// To index a recording that is complete.
@@ -26,8 +26,8 @@ pub(crate) enum ToDo {
     End,
 }
 
-/// How many recordings wait, and since when the first of them does, in nanoseconds since 1970; 0 if
-/// none does.
+/// How many recordings wait, and since when the first one has waited, in nanoseconds since 1970; 0
+/// if none waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Backlog {
     pub(crate) recordings: u64,
@@ -76,7 +76,7 @@ impl<'a> IndexQueue<'a> {
         self.changed.notify_all();
     }
 
-    /// Indexing ends at once; what waits is left to the next start.
+    /// Ends indexing at once; recordings that wait are left to the next start.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
         self.changed.notify_all();

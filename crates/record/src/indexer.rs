@@ -23,10 +23,10 @@ use crate::metrics::Histogram;
 use crate::units::Rotation;
 use crate::writer::Current;
 
-/// Others come first: the kernel gives this thread what they leave.
+/// Other threads come first: this one gets the CPU time that they leave.
 const NICE: i32 = 10;
 
-/// What is written between two drafts, in bytes or packets: what a search has to index itself.
+/// Bytes or packets between two drafts, which a search has to index itself.
 const DRAFT_BYTES: u64 = 32 << 20;
 const DRAFT_PACKETS: u64 = 1 << 17;
 /// A recording that will be complete within this time is indexed soon anyway.
@@ -46,15 +46,15 @@ pub(crate) struct Context<'s, 'a> {
     /// When a recording is closed.
     pub(crate) rotation: Rotation,
     pub(crate) threads: usize,
-    /// What builds columns in place of the CPU.
+    /// The device that builds columns in place of the CPU.
     pub(crate) device: Option<&'s Mutex<dyn SegmentDevice>>,
     /// How long recordings take.
     pub(crate) build_seconds: &'s Histogram,
 }
 
-/// Indexes until the sealer has ended and all is done, or we are to stop at once.
+/// Indexes until the sealer has ended and all is done, or the recorder has to stop at once.
 pub(crate) fn run(context: &Context<'_, '_>) {
-    // Without it, it competes with the capture; that shows in the losses.
+    // Without it, this thread competes with the capture; that shows in the losses.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
     let storage = Guarded { archive: context.archive, keeper: context.keeper };
     let mut drafts = Drafts::default();
@@ -112,9 +112,9 @@ fn index(context: &Context<'_, '_>, storage: &Guarded<'_, '_>, recording: &Recor
             let message = Message::debug(format!("{}: indexed", path.display())).file(path);
             context.messages.say(message.packets(done.0).bytes(done.1).seconds(seconds));
         }
-        // What interrupts it may come when all is done.
+        // The interruption may have come when everything was done.
         Some(_) if !is_there || abandoned && is_indexed => {}
-        // It goes on waiting, for the next start.
+        // It stays in the queue, for the next start.
         Some(_) if abandoned => return,
         Some(error) => {
             let path = recording.sealed_path();
@@ -138,7 +138,7 @@ struct Written {
 }
 
 impl Written {
-    /// How long a recording will be open at the pace that it has had since an earlier time.
+    /// How long a recording will stay open at the rate since an earlier time.
     fn seconds_left(&self, limits: &Rotation, before: &Self, since: Moment) -> f64 {
         let seconds = self.at.since(before.at).as_secs_f64();
         let until = |limit: u64, before: u64, now: u64| {
@@ -155,14 +155,14 @@ impl Written {
 #[derive(Debug, Default)]
 struct Drafts<'a> {
     drafter: Option<Drafter<'a>>,
-    /// What was written at the last look, and of which recording.
+    /// What was written at the last check, and to which recording.
     last: Option<(Recording, Written)>,
-    /// A recording of which no more can be made.
+    /// A recording that no more drafts can be made of.
     given_up: Option<Recording>,
 }
 
 impl<'a> Drafts<'a> {
-    /// Makes drafts of what has come, if it is much.
+    /// Makes drafts of what has come, if it is enough.
     fn go_on(&mut self, context: &Context<'_, 'a>, storage: &Guarded<'_, '_>) {
         let Some(growing) = context.current.get() else {
             self.drafter = None;
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(left(at(10, 500, 0), at(0, 0, 0)), 10.0);
         assert_eq!(left(at(10, 500, 80), at(0, 0, 0)), 2.5);
         assert_eq!(left(at(11, 500, 80), at(10, 500, 60)), 1.0);
-        // Much came at first, and nothing does now.
+        // Much came at first, and nothing comes now.
         assert_eq!(left(at(20, 999, 99), at(10, 999, 99)), 40.0);
         assert_eq!(left(at(20, 1_000, 99), at(10, 1_000, 99)), 40.0);
         assert_eq!(left(at(20, 1_000, 99), at(10, 900, 99)), 0.0);

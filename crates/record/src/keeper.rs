@@ -1,8 +1,8 @@
 //! Retention: which recordings stay.
 //!
-//! The keeper knows all recordings of the archive, those of earlier runs included, and what they
-//! take. Before the writer writes on, it asks for room; the oldest recordings go until there is
-//! some. Captures that somebody has taken into the archive are not touched.
+//! The keeper knows all recordings of the archive, including those of earlier runs, and the space
+//! they take. Before the writer continues, it asks for room; the oldest recordings are removed
+//! until there is enough. Captures that were added to the archive are not touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,13 +21,13 @@ use crate::units::Retention;
 
 /// The most that the writer may write before it asks again.
 const GRANT_MAX: u64 = 64 << 20;
-/// What is left free of a disk in any case, for indexes and folders.
+/// Bytes of a disk that are always left free, for indexes and folders.
 const RESERVE: u64 = 4 << 20;
 
-/// A clock that is so far ahead of the newest packet at the start may be wrong.
+/// A clock that is this far ahead of the newest packet at the start may be wrong.
 const FAR: Duration = Duration::from_secs(24 * 3_600);
 
-/// Why a recording had to go.
+/// Why a recording was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// There were more bytes than allowed.
@@ -55,7 +55,7 @@ impl Reason {
     }
 }
 
-/// What went.
+/// What was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Removed {
     /// Recordings, by reason.
@@ -67,7 +67,7 @@ pub(crate) struct Removed {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kept {
     pub(crate) packets: u64,
-    /// That is their number: somebody has counted them.
+    /// Whether the number of packets is exact: they were counted.
     pub(crate) is_counted: bool,
     pub(crate) packet_bytes: u64,
     pub(crate) index_bytes: u64,
@@ -77,15 +77,15 @@ pub(crate) struct Kept {
     pub(crate) is_indexed: bool,
     pub(crate) time_min: u64,
     pub(crate) time_max: u64,
-    /// The time that it speaks for, if it says so, and what was lost in that.
+    /// The time that it covers, if it says so, and what was lost in that time.
     pub(crate) covered: Option<Covered>,
     pub(crate) losses: Vec<Loss>,
-    /// What the bytes of the index are for: numbers of the keeper's uses, and bytes.
+    /// What the bytes of the index are used for: places in the keeper's `uses`, and bytes.
     pub(crate) uses: Vec<(usize, u64)>,
 }
 
 impl Kept {
-    /// Takes over what is said in it became of packets.
+    /// Takes over the losses and the covered time from its statistics.
     pub(crate) fn tell(&mut self, told: &[Statistics]) {
         self.losses = Loss::of(told, self.time_min);
         self.covered = Covered::by(told);
@@ -102,7 +102,7 @@ impl Kept {
     }
 }
 
-/// What the recordings take.
+/// The space that the recordings take.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stock {
     pub(crate) segments: u64,
@@ -118,15 +118,15 @@ pub(crate) struct Keeper<'a> {
     retention: Retention,
     clock: &'a dyn Clock,
     age_clock: AgeClock,
-    /// What somebody should know.
+    /// Messages for the user.
     says: Vec<Message>,
-    /// What was removed and could not be written down yet.
+    /// Removals that could not be written to the archive yet.
     unwritten: Vec<(String, Held)>,
-    /// Somebody was told of that.
+    /// The user was told about that.
     is_unwritten_said: bool,
     is_age_paused: bool,
     table: BTreeMap<String, Kept>,
-    /// What bytes of the indexes of all in the table are for.
+    /// What the bytes of all indexes in the table are used for.
     uses: Vec<IndexUse>,
     pub(crate) removed: Removed,
     /// Recordings that are closed and not complete yet, and their bytes.
@@ -134,7 +134,7 @@ pub(crate) struct Keeper<'a> {
 }
 
 impl<'a> Keeper<'a> {
-    /// Looks at all that is there.
+    /// Looks at all recordings.
     pub(crate) fn new(
         archive: &'a Archive,
         retention: Retention,
@@ -158,7 +158,7 @@ impl<'a> Keeper<'a> {
             let kept = keeper.look_at(&recording);
             keeper.add(recording.name(), kept);
         }
-        // It may be so, after a long time without a recorder, or the clock is wrong.
+        // Either there was no recorder for a long time, or the clock is wrong.
         let newest = keeper.table.values().map(|kept| kept.time_max).max();
         let far = retention.age.map_or(FAR, |age| age.min(FAR));
         let far_ns = u64::try_from(far.as_nanos()).unwrap_or(u64::MAX);
@@ -213,7 +213,7 @@ impl<'a> Keeper<'a> {
         })
     }
 
-    /// Bytes of all indexes by what they are for.
+    /// Bytes of all indexes by use.
     pub(crate) fn index_uses(&self) -> Vec<IndexUse> {
         self.uses.clone()
     }
@@ -250,19 +250,19 @@ impl<'a> Keeper<'a> {
         self.table.get(name).is_some_and(|kept| kept.is_indexed)
     }
 
-    /// A recording was indexed. What is known of it is looked up again.
+    /// A recording was indexed. What is known about it is looked up again.
     pub(crate) fn indexed(&mut self, recording: &Recording) {
         let Some(before) = self.table.get(recording.name()).cloned() else { return };
         let mut kept = self.look_at(recording);
         if !kept.is_indexed && before.is_counted {
-            // Who has written it knows more than what is there of its index.
+            // The writer's counts are better than those of an incomplete index.
             let Kept { packet_bytes, index_bytes, parts, uses, .. } = kept;
             kept = Kept { packet_bytes, index_bytes, parts, uses, ..before };
         }
         self.add(recording.name(), kept);
     }
 
-    /// A recording of so many bytes is closed; it is not in the table until it is complete.
+    /// A recording of this many bytes is closed; it is not in the table until it is complete.
     pub(crate) fn closing(&mut self, bytes: u64) {
         self.closing.0 += 1;
         self.closing.1 += bytes;
@@ -289,13 +289,13 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Bytes that may be kept; `None` if nobody has said so.
+    /// Bytes that may be kept; `None` if there is no limit.
     pub(crate) fn bytes_kept(&self) -> Option<u64> {
         let space = self.space().ok()?;
         [self.retention.bytes, self.share_of(&space)].into_iter().flatten().min()
     }
 
-    /// Bytes of the disk that may be in use; `None` if nobody has said so.
+    /// Bytes of the disk that may be in use; `None` if there is no limit.
     fn share_of(&self, space: &Space) -> Option<u64> {
         let percent = self.retention.percent?;
         Some(whole(percent / 100.0 * (space.used + space.free) as f64))
@@ -305,7 +305,7 @@ impl<'a> Keeper<'a> {
         self.archive.storage().space(&self.archive.packets_folder())
     }
 
-    /// Recordings that are older than they may be at a time, the oldest first.
+    /// Recordings that are too old at a given time, the oldest first.
     fn too_old(&self, now_ns: u64) -> Vec<String> {
         let Some(age) = self.retention.age else { return Vec::new() };
         let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
@@ -313,8 +313,8 @@ impl<'a> Keeper<'a> {
         old.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Removes the oldest recording if it is too old; whether there was one. One at a time: who
-    /// writes needs the keeper, too.
+    /// Removes the oldest recording if it is too old; returns whether there was one. One at a time:
+    /// the writer needs the keeper, too.
     pub(crate) fn expire_one(&mut self) -> bool {
         if self.retention.age.is_none() {
             return false;
@@ -332,7 +332,7 @@ impl<'a> Keeper<'a> {
                 return false;
             }
         };
-        // One that cannot be removed is tried again with the next look.
+        // A recording that cannot be removed is tried again next time.
         self.too_old(now_ns).iter().any(|name| self.remove(name, Reason::Age).is_some())
     }
 
@@ -341,12 +341,13 @@ impl<'a> Keeper<'a> {
         self.is_age_paused
     }
 
-    /// What somebody should know, once.
+    /// Takes the messages for the user.
     pub(crate) fn says(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.says)
     }
 
-    /// Writes down what was removed, and what could not be written down before that.
+    /// Writes to the archive what was removed, including earlier removals that could not be
+    /// written.
     pub(crate) fn remember(&mut self) {
         while let Some((name, held)) = self.unwritten.first() {
             if let Err(error) = self.archive.remember_removed(name, held) {
@@ -361,13 +362,14 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Removes recordings until there is room for so many bytes more than the open recording has.
-    /// Returns how much may be written: less than that if nothing is left that may go.
+    /// Removes recordings until there is room for this many more bytes than the open recording has.
+    /// Returns how much may be written: less than that if nothing more may be removed.
     pub(crate) fn make_room(&mut self, bytes: u64, open_bytes: u64) -> u64 {
         let space = self.space().unwrap_or(Space { used: 0, free: u64::MAX / 2 });
-        // Who has a file open keeps its bytes from being free: what went is counted here.
+        // The bytes of a removed file that is still open are not free yet: removed bytes are
+        // counted here.
         let mut freed = 0_u64;
-        // What cannot be removed is not tried twice.
+        // A recording that cannot be removed is not tried twice.
         let mut stuck = BTreeSet::new();
         loop {
             let stock = self.stock();
@@ -396,7 +398,7 @@ impl<'a> Keeper<'a> {
                     Some(bytes) => freed += bytes,
                     None => drop(stuck.insert(name)),
                 },
-                // A limit of recordings does not keep the open one from growing.
+                // A limit on the number of recordings does not stop the open one from growing.
                 None if reason == Reason::Segments => return GRANT_MAX.max(bytes),
                 None => return grant,
             }
@@ -417,8 +419,8 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Removes what there is too much of: recordings become complete and are indexed after their
-    /// room was asked for. The last one stays.
+    /// Removes what exceeds the limits: recordings are completed and indexed after their room was
+    /// asked for. The last recording stays.
     pub(crate) fn trim(&mut self) {
         let most = self.retention.bytes;
         let space = self.space().ok();
@@ -443,20 +445,20 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Removes the oldest recording that can be removed; whether there is one. For disks that are
-    /// full although they tell otherwise.
+    /// Removes the oldest recording that can be removed; returns whether there is one. For disks
+    /// that are full although they report free space.
     pub(crate) fn remove_oldest(&mut self) -> bool {
         let names: Vec<String> = self.table.keys().cloned().collect();
         names.iter().any(|name| self.remove(name, Reason::Disk).is_some())
     }
 
-    /// Removes a recording, its index first: what is left of one is packets that can be indexed.
-    /// `None` if it cannot be removed.
+    /// Removes a recording, its index first: if this is interrupted, packets are left that can be
+    /// indexed again. `None` if it cannot be removed.
     fn remove(&mut self, name: &str, reason: Reason) -> Option<u64> {
         let kept = self.table.get(name).cloned().unwrap_or_default();
         let recording = self.archive.recording(name);
-        // Before it goes: answers from then on are incomplete, whatever happens to us. It counts
-        // when the packets are gone.
+        // Before it is removed: from then on answers are incomplete, whatever happens to this
+        // process. The entry counts once the packets are gone.
         self.unwritten.retain(|(other, _)| other != name);
         self.unwritten.push((name.to_owned(), kept.held()));
         self.remember();
@@ -469,19 +471,19 @@ impl<'a> Keeper<'a> {
             let more = (0..).map(|part| recording.index_path(part)).take_while(is_there);
             listed.map_or_else(|| more.collect(), |all| all.into_iter().filter(of_it).collect())
         };
-        // From the end: the index of the first packets is one that a search can use.
+        // From the end: a search can use an index of the first packets.
         let before: Vec<PathBuf> = indexes();
         for path in before.iter().rev().chain([&recording.sealed_path()]) {
             self.archive.storage().remove_if_there(path).ok()?;
         }
-        // Somebody else may have indexed it in the meantime.
+        // Another process may have indexed it in the meantime.
         for path in indexes() {
             self.archive.storage().remove_if_there(&path).ok()?;
         }
-        // On a full disk there is room now.
+        // If the disk was full, there is room now.
         self.remember();
         if !kept.is_indexed {
-            // Those that stay do no harm, and go at the next start.
+            // Drafts that stay do no harm, and are removed at the next start.
             drop(self.archive.remove_drafts());
         }
         self.forget(name);
@@ -497,7 +499,7 @@ impl<'a> Keeper<'a> {
     }
 }
 
-/// The time of the first packet of a recording, and what is said in front of that.
+/// The time of the first packet of a recording, and the statistics before it.
 fn head(recording: &Recording) -> Option<(u64, Vec<Statistics>)> {
     let mut reader = CaptureReader::open(recording.open().ok()?).ok()?;
     reader.gather_statistics();
@@ -505,7 +507,7 @@ fn head(recording: &Recording) -> Option<(u64, Vec<Statistics>)> {
     Some((first, reader.take_statistics()))
 }
 
-/// A number of bytes, cut to a whole one.
+/// A number of bytes, rounded down.
 fn whole(bytes: f64) -> u64 {
     #[allow(
         clippy::cast_possible_truncation,

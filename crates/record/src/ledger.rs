@@ -1,4 +1,4 @@
-//! Writes down in the archive what is missing from it, and why.
+//! Keeps a list in the archive of what is missing from it, and why.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::keeper::Keeper;
 use crate::lock;
 use crate::messages::{Message, Messages};
 
-/// What was removed, and what never came.
+/// Packets that were removed, and packets that were never recorded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ledger<'s, 'a> {
     pub(crate) archive: &'a Archive,
@@ -28,7 +28,7 @@ impl Ledger<'_, '_> {
         self.removed();
     }
 
-    /// Writes down what was removed, and passes on what the keeper has to say about it.
+    /// Writes down what was removed, and passes on the keeper's messages about it.
     pub(crate) fn removed(&self) {
         let mut keeper = lock(self.keeper);
         keeper.remember();
@@ -50,7 +50,7 @@ impl Ledger<'_, '_> {
         }
     }
 
-    /// Writes down what no recording tells of, when the last one is complete.
+    /// Writes down losses that no recording reports, once the last one is complete.
     pub(crate) fn close(&self, started_ns: u64) {
         self.removed();
         self.sources.iter().for_each(|source| source.is_back(true, self.clock.now_ns()));

@@ -4,18 +4,17 @@
 //!
 //! 1. [`source`]: an interface, through libpcap's ring, or a stream. It puts packets together into
 //!    blocks.
-//! 2. `queue`: a fixed number of blocks on their way to the writer. Where there is none left, a
-//!    stream waits, and an interface loses packets, which are counted.
+//! 2. `queue`: a fixed number of blocks on their way to the writer. If none is left, a stream
+//!    waits, and an interface loses packets, which are counted.
 //! 3. `writer`: appends blocks to the recording that is open, and closes it when it has enough.
 //! 4. `sealer`: syncs what was written every second, and gives complete recordings their names.
 //! 5. `indexer`: indexes complete recordings, and makes drafts of the open one when it has nothing
-//!    else to do. It may be as far behind as it likes; searches index in memory what it has not got
-//!    to.
+//!    else to do. It may fall behind: searches index in memory what it has not reached yet.
 //!
 //! [`keeper`] removes the oldest recordings when there is no room, and those that are too old by
-//! [`clock`]. [`recorder`] puts all parts together. [`reporter`] tells what happens and the
-//! [`status`], which is on the terminal, in the archive, and served to Prometheus ([`metrics`]).
-//! [`replay`] is the way back.
+//! [`clock`]. [`recorder`] puts all parts together. [`reporter`] reports events and the [`status`],
+//! which is shown on the terminal, written into the archive, and served to Prometheus
+//! ([`metrics`]). [`replay`] is the way back.
 
 pub mod clock;
 pub mod control;

@@ -1,4 +1,4 @@
-//! What the threads of a recorder have to say, until somebody listens.
+//! Messages of the threads of a recorder, until they are read.
 //!
 //! A thread never waits for the reader of its messages: a terminal that is stopped must not stop
 //! the capture.
@@ -14,28 +14,28 @@ use crate::lock;
 
 /// The least interval between two equal messages.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// Different messages in that time, at most; the others are dropped.
+/// The most different messages in that time; others are dropped.
 const DIFFERENT_MAX: usize = 100;
-/// Messages that wait for a reader, at most; the others are dropped.
+/// The most messages that wait for a reader; others are dropped.
 const WAITING_MAX: usize = 1_000;
 
-/// How much a message matters.
+/// The severity of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Packets are lost, or will be.
     Error,
     /// Something does not work, or works again.
     Warn,
-    /// What the recorder does.
+    /// The main events of a recording.
     Info,
-    /// Every step of it.
+    /// Every step.
     Debug,
 }
 
 /// A message, and what it is about.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// How much it matters.
+    /// Its severity.
     pub level: Level,
     /// One line for people. It is complete without the fields below.
     pub text: String,
@@ -61,8 +61,8 @@ impl Message {
         Self::new(Level::Error, text.into())
     }
 
-    /// A message about something that does not work, or works again. The end of a trouble has the
-    /// level of the trouble: whoever filters by level sees both.
+    /// A message about something that does not work, or works again. The message that a problem is
+    /// over has the level of the problem, so that a filter by level shows both.
     pub(crate) fn warn(text: impl Into<String>) -> Self {
         Self::new(Level::Warn, text.into())
     }
@@ -72,7 +72,7 @@ impl Message {
         Self::new(Level::Debug, text.into())
     }
 
-    /// The same with an error at its end, and what led to that.
+    /// The same with an error appended, and its causes.
     pub(crate) fn because(mut self, error: &dyn std::error::Error) -> Self {
         self.text.push_str(&chain(error));
         self
@@ -104,7 +104,7 @@ impl Message {
 pub(crate) struct Messages<'a> {
     clock: &'a dyn Clock,
     waiting: Mutex<Vec<Message>>,
-    /// What was said a short while ago.
+    /// Messages of the last while, with their times.
     recent: Mutex<Vec<(String, Moment)>>,
 }
 
@@ -120,7 +120,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// For what comes again and again: says it, unless it was said a short while ago.
+    /// For messages that may repeat: sends it, unless the same was sent a short while ago.
     pub(crate) fn say_once(&self, message: Message) {
         let mut recent = lock(&self.recent);
         recent.retain(|(_, at)| at.elapsed(self.clock) < AGAIN_AFTER);
@@ -132,7 +132,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// What was said since this was last called.
+    /// The messages since the last call.
     pub(crate) fn take(&self) -> Vec<Message> {
         std::mem::take(&mut lock(&self.waiting))
     }

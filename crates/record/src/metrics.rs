@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use server::{ANSWERS_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, Listening, MetricsServer};
 
-/// A number of a sample. Counts stay whole however large they are.
+/// The value of a sample. Counts stay exact however large they are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
     /// A whole number.
@@ -58,7 +58,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// What a family of samples is.
+/// The kind of a family of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MetricKind {
     Counter,
@@ -85,17 +85,17 @@ struct Family {
     samples: String,
 }
 
-/// A page of metrics that is being put together.
+/// A page of metrics under construction.
 ///
-/// Families stand in the order in which they were first named, and all samples of a family stand
-/// together, in whatever order they were given.
+/// Families are in the order in which they were first named, and all samples of a family are
+/// together, in whatever order they were added.
 #[derive(Debug, Default)]
 pub struct Exposition {
     families: Vec<Family>,
 }
 
 impl Exposition {
-    /// Adds a sample of what only ever grows; the name ends in `_total`.
+    /// Adds a sample of a value that only grows; the name ends in `_total`.
     pub fn counter(
         &mut self,
         name: &str,
@@ -106,7 +106,7 @@ impl Exposition {
         self.sample(MetricKind::Counter, name, help, labels, value.into());
     }
 
-    /// Adds a sample of what grows and shrinks.
+    /// Adds a sample of a value that grows and shrinks.
     pub fn gauge(
         &mut self,
         name: &str,
@@ -134,7 +134,7 @@ impl Exposition {
             family.line("_bucket", &with_bound, count.into());
         }
         family.line("_sum", labels, value.sum().into());
-        // From the same look at the buckets, so that it is that of the last of them.
+        // From the same reading of the buckets, so that it equals the last of them.
         family.line("_count", labels, count.into());
     }
 
@@ -229,7 +229,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// A histogram with these upper bounds, which must ascend, and a bucket for what is greater.
+    /// A histogram with these upper bounds, which must ascend, and a bucket for greater values.
     pub fn new(bounds: &[f64]) -> Self {
         debug_assert!(bounds.is_sorted_by(|a, b| a < b), "bounds do not ascend: {bounds:?}");
         debug_assert!(bounds.iter().all(|bound| bound.is_finite()), "not finite: {bounds:?}");
@@ -237,7 +237,7 @@ impl Histogram {
         Self { bounds: bounds.to_vec(), counts, sum: AtomicU64::new(0.0_f64.to_bits()) }
     }
 
-    /// Counts a value. What is no number belongs to no bucket and is left out.
+    /// Counts a value. NaN belongs to no bucket and is left out.
     pub fn observe(&self, value: f64) {
         if value.is_nan() {
             return;
@@ -245,7 +245,7 @@ impl Histogram {
         let bucket = self.bounds.partition_point(|&bound| bound < value);
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
         let add = |sum: u64| Some((f64::from_bits(sum) + value).to_bits());
-        // It never gives up, so it cannot fail.
+        // The closure always returns a value, so this cannot fail.
         let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 

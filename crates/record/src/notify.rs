@@ -1,7 +1,7 @@
 //! Telling systemd how far a service is, for units of `Type=notify`.
 //!
 //! systemd names a socket in `NOTIFY_SOCKET` and takes lines there, see sd_notify(3). Without that
-//! variable nothing is said to anybody.
+//! variable nothing is sent.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,12 +9,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Says that the service works; whether somebody was told.
+/// Reports that the service is ready; returns whether there was a socket to tell.
 pub fn ready() -> io::Result<bool> {
     send("READY=1")
 }
 
-/// Says that the service is about to end; whether somebody was told.
+/// Reports that the service is stopping; returns whether there was a socket to tell.
 pub fn stopping() -> io::Result<bool> {
     send("STOPPING=1")
 }
@@ -24,7 +24,8 @@ fn send(state: &str) -> io::Result<bool> {
 }
 
 fn send_to(socket: &OsStr, state: &str) -> io::Result<bool> {
-    // An address that starts with @ is no file but a name that only the kernel knows.
+    // An address that starts with @ is not a file but an abstract name, which only the kernel
+    // knows.
     let address = match socket.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
         _ => SocketAddr::from_pathname(socket)?,

@@ -18,19 +18,19 @@ use crate::sealer;
 use crate::source::PacketSource;
 use crate::writer::{self, Writer};
 
-/// How often we look whether to stop.
+/// How often to check whether to stop.
 const TICK: Duration = Duration::from_millis(20);
-/// How often what is too old is removed, and the status told.
+/// How often old recordings are removed, and the status is reported.
 const EVERY: Duration = Duration::from_secs(1);
-/// Recordings that are closed and not complete: more, and the writer waits.
+/// The most recordings that are closed but not complete; with more, the writer waits.
 const CLOSED_MAX: usize = 4;
 
-/// The sources, and what they fill.
+/// The sources, and the queue that they fill.
 pub(crate) struct Sources {
     pub(crate) all: Vec<(PacketSource, Arc<SourceCounters>)>,
     /// Bytes of packets that wait for the writer, of all sources together.
     pub(crate) queue_bytes: u64,
-    /// All sources end after so many packets.
+    /// All sources end after this many packets.
     pub(crate) packets_max: Option<u64>,
     pub(crate) interfaces: Arc<Interfaces>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Pipeline<'s, 'a> {
     pub(crate) writer: writer::Context<'s, 'a>,
     pub(crate) sealer: sealer::Context<'s, 'a>,
     pub(crate) indexer: indexer::Context<'s, 'a>,
-    /// How long indexing goes on after the end.
+    /// How long indexing may go on after the end.
     pub(crate) finish: Duration,
 }
 
@@ -80,7 +80,7 @@ impl Pipeline<'_, '_> {
             let writing = scope.spawn(move || Writer::new(writer, closed).run(&blocks));
             let sealing = scope.spawn(move || sealer::run(&sealer, &to_seal));
             let indexing = scope.spawn(move || indexer::run(&indexer));
-            // On a thread of its own: who is told may not listen for long.
+            // On a thread of its own: the receiver of reports may block for long.
             scope.spawn(move || {
                 let governor = Governor { clock, orders, queue, ledger, finish };
                 governor.run(control, [&writing, &sealing, &indexing]);
@@ -98,7 +98,7 @@ impl Pipeline<'_, '_> {
     }
 }
 
-/// Sees to it that all threads do what they are told.
+/// Passes on orders to all threads.
 struct Governor<'s, 'a> {
     clock: &'a dyn Clock,
     orders: &'s Orders,
@@ -120,7 +120,7 @@ impl Governor<'_, '_> {
             if control.rotate.swap(false, Ordering::Relaxed) {
                 self.orders.rotate.store(true, Ordering::Relaxed);
             }
-            // These end after all sources; if one should panic, nothing is worth going on.
+            // These end after all sources; if one panics, the rest has to end, too.
             if writing.is_finished() || sealing.is_finished() {
                 self.orders.stop.store(true, Ordering::Relaxed);
             }
@@ -128,7 +128,7 @@ impl Governor<'_, '_> {
                 sealed = Some(Moment::now(self.clock));
                 self.queue.end();
             }
-            // Who has told us to stop does not want to wait for long.
+            // Whoever asked to stop does not want to wait for long.
             let late = control.stop.load(Ordering::Relaxed)
                 && sealed.is_some_and(|sealed| sealed.elapsed(self.clock) >= self.finish);
             if late || control.hurry.load(Ordering::Relaxed) && sealed.is_some() {

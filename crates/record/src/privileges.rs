@@ -1,10 +1,10 @@
-//! Giving up what only root may do.
+//! Giving up root's privileges.
 //!
-//! Interfaces are opened as root; all that comes after needs far less. [`Account::drop_to`] turns
-//! the process into one of another user, for good, and then asks the kernel whether that is so.
+//! Interfaces are opened as root; all later work needs far less. [`Account::drop_to`] makes the
+//! process run as another user, for good, and then asks the kernel whether that worked.
 //!
-//! Afterwards the kernel takes the process for one that knew secrets: it writes no core, and its
-//! own `/proc/self/fd` cannot be listed any more.
+//! Afterwards the kernel treats the process as one that may hold secrets: it writes no core dump,
+//! and its own `/proc/self/fd` can no longer be listed.
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
@@ -24,7 +24,7 @@ pub struct Account {
     gid: Gid,
 }
 
-/// What a process keeps when it becomes one of another user.
+/// What a process keeps when it changes to another user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// Nothing but what every process may do.
@@ -60,7 +60,7 @@ pub enum PrivilegeError {
         /// What the system said.
         source: io::Error,
     },
-    /// Only root can become another user. Start as root, or name the own user, or none.
+    /// Only root can become another user. Start as root, or name your own user, or none.
     #[error(
         "only root can become user {name:?}, and this runs as {own}; start it as root, or \
              without another user"
@@ -68,7 +68,7 @@ pub enum PrivilegeError {
     NotRoot {
         /// The name that was asked for.
         name: String,
-        /// Who the process is.
+        /// The user of the process.
         own: String,
     },
     /// The system refused a step. In a container, the right to change users may be missing.
@@ -79,7 +79,7 @@ pub enum PrivilegeError {
         /// What the system said.
         source: io::Error,
     },
-    /// All steps went well, and yet the process may do more or less than it should.
+    /// All steps succeeded, but the process may do more or less than it should.
     #[error("privileges were not given up: {what} should be {expected} and is {found}")]
     Kept {
         /// What is wrong.
@@ -94,7 +94,7 @@ pub enum PrivilegeError {
     Give {
         /// The folder or file.
         path: PathBuf,
-        /// Who should have it.
+        /// The user that should own it.
         name: String,
         /// What the system said.
         source: io::Error,
@@ -105,7 +105,7 @@ fn refused<E: Into<io::Error>>(step: &'static str) -> impl Fn(E) -> PrivilegeErr
     move |error| PrivilegeError::Refused { step, source: error.into() }
 }
 
-/// From now on files and folders that the process makes are for its user and group alone.
+/// From now on, files and folders that the process creates are for its user and group only.
 pub fn restrict_new_files() {
     use nix::sys::stat::{Mode, umask};
     umask(Mode::S_IWGRP | Mode::S_IRWXO);
@@ -128,7 +128,7 @@ impl Account {
         &self.name
     }
 
-    /// Whether [`drop_to`](Self::drop_to) could work at all: before anything is done for it.
+    /// Checks in advance whether [`drop_to`](Self::drop_to) can work at all.
     pub fn check(&self) -> Result<(), PrivilegeError> {
         let own = unistd::geteuid();
         match own.is_root() || own == self.uid {
@@ -137,11 +137,11 @@ impl Account {
         }
     }
 
-    /// Makes the process one of this user, for good.
+    /// Makes the process run as this user, for good.
     ///
-    /// Must be called while there is but one thread: a capability belongs to a thread, and those
-    /// that come later have what this one has. A process that is of this user already gives up
-    /// what it has beyond `keep`. Root that is to stay root keeps all it has; see [`shed`].
+    /// Must be called while there is only one thread: capabilities belong to a thread, and later
+    /// threads inherit those of this one. A process that runs as this user already gives up what it
+    /// has beyond `keep`. Root that stays root keeps all it has; see [`shed`].
     pub fn drop_to(&self, keep: Keep) -> Result<(), PrivilegeError> {
         let own = unistd::geteuid();
         if own.is_root() && self.uid.is_root() {
@@ -152,7 +152,7 @@ impl Account {
         if changes {
             self.become_user(capabilities)?;
         } else if own == self.uid && unistd::getuid() == self.uid {
-            // What was never there cannot be kept; whoever opens an interface will say so.
+            // A capability that was missing cannot be kept; opening an interface will report that.
             capabilities &= held()?.permitted;
         } else {
             let own = name_of(own);
@@ -161,7 +161,7 @@ impl Account {
         let sets = exactly(capabilities);
         let set = rustix::thread::set_capabilities(None, sets);
         set.map_err(refused("give up capabilities"))?;
-        // Or a program with the set-user-id bit could give it all back.
+        // Otherwise a program with the set-user-id bit could give everything back.
         let no_new = rustix::thread::set_no_new_privs(true);
         no_new.map_err(refused("rule out new privileges"))?;
         if changes {
@@ -175,7 +175,7 @@ impl Account {
         name.map_err(|_| PrivilegeError::Unknown { name: self.name.clone() })
     }
 
-    /// Changes groups and user; of the capabilities of root only these are left.
+    /// Changes groups and user; only these of root's capabilities are left.
     fn become_user(&self, capabilities: CapabilitySet) -> Result<(), PrivilegeError> {
         empty_bounding_set();
         // Groups first: afterwards there is no right to change them.
@@ -190,7 +190,7 @@ impl Account {
         rustix::thread::set_keep_capabilities(false).map_err(refused("keep no capabilities"))
     }
 
-    /// Asks the kernel for our groups. A process that was this user before may be in any.
+    /// Checks our groups with the kernel. A process that was this user before may be in any group.
     fn verify_groups(&self) -> Result<(), PrivilegeError> {
         let gids = unistd::getresgid().map_err(refused("ask for the group"))?;
         let gids = [gids.real, gids.effective, gids.saved];
@@ -217,11 +217,11 @@ impl Account {
     }
 }
 
-/// Gives up what a process that stays the user that it is does not need: all capabilities but those
-/// to keep. Root keeps one more, to change files of others in its archive; without it, root that
-/// records into another user's archive could not go on.
+/// For a process that does not change its user: gives up all capabilities except those to keep.
+/// Root keeps one more, to change files of others in its archive; without it, root could not record
+/// into another user's archive.
 ///
-/// As [`Account::drop_to`], to be called while there is but one thread.
+/// Like [`Account::drop_to`], this must be called while there is only one thread.
 pub fn shed(keep: Keep) -> Result<(), PrivilegeError> {
     let mut capabilities = keep.capabilities();
     if unistd::geteuid().is_root() {
@@ -236,13 +236,13 @@ pub fn shed(keep: Keep) -> Result<(), PrivilegeError> {
     same("the capabilities", sets, held()?)
 }
 
-/// Takes all capabilities out of the set of those that a program could ever get. Only root may; for
-/// others no new privileges means the same.
+/// Empties the set of capabilities that a program could ever get. Only root may do this; for
+/// others, "no new privileges" has the same effect.
 fn empty_bounding_set() {
     for number in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << number);
         if rustix::thread::capability_is_in_bounding_set(one).is_ok_and(|is_in| is_in) {
-            // What is left of it shows in `Standing`.
+            // `Standing` shows what is left.
             let _ = rustix::thread::remove_capability_from_bounding_set(one);
         }
     }
@@ -292,7 +292,7 @@ fn held() -> Result<CapabilitySets, PrivilegeError> {
     rustix::thread::capabilities(None).map_err(refused("ask for the capabilities"))
 }
 
-/// These and no others. What is not inheritable is not ambient either: no child gets any.
+/// Exactly these. A capability that is not inheritable is not ambient either: no child gets any.
 fn exactly(capabilities: CapabilitySet) -> CapabilitySets {
     CapabilitySets {
         effective: capabilities,
@@ -313,9 +313,9 @@ fn same<T: PartialEq + std::fmt::Debug>(
     Err(PrivilegeError::Kept { what, expected, found })
 }
 
-/// Looks at the other threads, should there be any against the rule.
+/// Checks the other threads, in case there are any against the rule.
 fn others_have_no_more(uid: Uid, permitted: CapabilitySet) -> Result<(), PrivilegeError> {
-    // Without /proc nothing can be said of threads that should not be there.
+    // Without /proc, threads that should not exist cannot be checked.
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Ok(()) };
     for thread in threads.flatten() {
         // It may have ended.
@@ -327,7 +327,7 @@ fn others_have_no_more(uid: Uid, permitted: CapabilitySet) -> Result<(), Privile
         let uids: Vec<&str> = field("Uid").split_whitespace().collect();
         let wanted = uid.to_string();
         same("the user of every thread", vec![&*wanted; 4], uids)?;
-        // Bits that nobody has a name for count as well.
+        // Bits without a name count as well.
         let found = u64::from_str_radix(field("CapPrm"), 16).unwrap_or(u64::MAX);
         same("what a thread may do besides", 0, found & !permitted.bits())?;
     }
@@ -342,12 +342,12 @@ fn name_of(uid: Uid) -> String {
     }
 }
 
-/// Folders below folders that are given away; an archive has one level.
+/// The most levels of folders that are given away; an archive has one level.
 const DEPTH_MAX: usize = 64;
 
 /// Gives a folder and all that is in it to a user and its group.
 ///
-/// For a folder that was just made. Links are given away themselves, never what they lead to. The
+/// For a folder that was just made. Links themselves are given away, never their targets. The
 /// folder comes last: until then nobody else can put anything into it.
 pub fn give(path: &Path, account: &Account) -> Result<(), PrivilegeError> {
     let fail = |path: &Path, source: io::Error| PrivilegeError::Give {
@@ -360,14 +360,14 @@ pub fn give(path: &Path, account: &Account) -> Result<(), PrivilegeError> {
     give_folder(folder, path, account, 0).map_err(|(path, error)| fail(&path, error))
 }
 
-/// A symbolic link is no folder here.
+/// Symbolic links to folders are refused.
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK);
 
-/// Says with an error where it came up.
+/// An error comes with the path that it concerns.
 fn give_folder(
     folder: rustix::fd::OwnedFd,
     path: &Path,

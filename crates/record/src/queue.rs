@@ -1,8 +1,8 @@
 //! Blocks of packets on their way from a source to the writer.
 //!
 //! A source has a fixed number of blocks. It fills one, hands it to the writer, and takes an empty
-//! one; the writer gives it back. So there is never more in memory than the blocks hold, and who
-//! finds no empty block knows that the writer is behind.
+//! one; the writer gives it back. So there is never more in memory than the blocks hold, and a
+//! source that finds no empty block knows that the writer is behind.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -14,20 +14,21 @@ use tapdex_engine::capture::{Interface, blocks};
 use crate::counters::SourceCounters;
 use crate::lock;
 
-/// Bytes of a block: the writer writes so much at a time. The longest packet fits.
+/// Bytes of a block: the writer writes this much at a time. The longest packet fits.
 pub(crate) const BLOCK_BYTES: usize = 1 << 20;
 
 /// Fewer blocks would make the source wait for the writer at every block.
 const BLOCKS_MIN: usize = 4;
 
-/// Interfaces of all sources: each is in the head of every file. Only a stream can have so many.
+/// The most interfaces of all sources: each is in the head of every file. Only a stream can have
+/// this many.
 const INTERFACES_MAX: usize = 1_024;
 
 /// How long packets wait in a block that is not full.
 pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(200);
 
-/// How long a source that must not wait for ever waits for an empty block, while the kernel's ring
-/// fills. After that it throws packets away and counts them.
+/// How long a source that must not wait forever waits for an empty block, while the kernel's ring
+/// fills. After that it drops packets and counts them.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The interfaces that packets came from, by their number; they are never removed.
@@ -45,8 +46,8 @@ pub(crate) struct Registered {
 }
 
 impl Interfaces {
-    /// Adds an interface; its number. One that is there already keeps its number; `None` if there
-    /// are too many.
+    /// Adds an interface and returns its number. One that is known already keeps its number; `None`
+    /// if there are too many.
     pub(crate) fn add(&self, new: Registered) -> Option<u32> {
         let mut list = self.lock();
         let same = |known: &Registered| {
@@ -76,7 +77,7 @@ impl Interfaces {
     }
 }
 
-/// Packets, as pcapng has them.
+/// Packets in pcapng form.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) bytes: Vec<u8>,
@@ -108,13 +109,13 @@ impl Block {
 /// Whether a source can be made to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pressure {
-    /// An interface: what is not taken is lost.
+    /// An interface: packets that are not taken are lost.
     Lose,
     /// A stream: it waits.
     Wait,
 }
 
-/// What a source puts packets into.
+/// Takes packets from a source.
 #[derive(Debug)]
 pub(crate) struct Feeder {
     block: Option<Block>,
@@ -126,7 +127,7 @@ pub(crate) struct Feeder {
     pub(crate) counters: Arc<SourceCounters>,
     pressure: Pressure,
     stop: Arc<AtomicBool>,
-    /// There was no empty block, and so packets are thrown away.
+    /// There was no empty block, so packets are dropped.
     losing: bool,
     /// Packets that are still wanted, of all sources together.
     left: Option<Arc<AtomicU64>>,
@@ -171,7 +172,7 @@ impl Feeder {
         }
     }
 
-    /// Takes no more packets than there are left, and has the recorder end then.
+    /// Takes no more packets than are left, and ends the recorder then.
     pub(crate) fn limit(&mut self, left: Option<Arc<AtomicU64>>) {
         self.left = left;
     }
@@ -195,7 +196,7 @@ impl Feeder {
         }
     }
 
-    /// Adds an interface; its number, unless there are too many.
+    /// Adds an interface and returns its number, unless there are too many.
     pub(crate) fn add_interface(&self, interface: Interface, filter: &str) -> Option<u32> {
         let counters = Arc::clone(&self.counters);
         self.interfaces.add(Registered { interface, filter: filter.to_owned(), counters })
@@ -204,7 +205,7 @@ impl Feeder {
     /// Takes in a packet, or counts it as lost.
     #[inline]
     pub(crate) fn packet(&mut self, interface: u32, time_ns: u64, wire_len: u32, data: &[u8]) {
-        // Longer than any snapshot length: the rest is as good as not captured.
+        // Longer than any snapshot length: the rest is cut off.
         let data = &data[..data.len().min(BLOCK_BYTES - 64)];
         let needed = blocks::packet_len(data.len());
         let fits = |block: &Block| block.bytes.len() + needed <= BLOCK_BYTES;
@@ -251,7 +252,7 @@ impl Feeder {
         }
     }
 
-    /// Takes an empty block if it has none; whether it has one then.
+    /// Takes an empty block if it has none; returns whether it has one now.
     fn take_empty(&mut self) -> bool {
         if self.block.is_some() {
             return true;

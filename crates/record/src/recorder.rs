@@ -2,11 +2,11 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`control`](crate::control) | what the recorder is told while it runs |
+//! | [`control`](crate::control) | orders to the running recorder |
 //! | `pipeline` | starts and ends the threads: sources, writer, sealer, indexer |
 //! | `index_queue` | recordings that wait for the indexer |
-//! | `messages` | what the threads have to say |
-//! | `reporter` | tells the messages and the status |
+//! | `messages` | messages of the threads |
+//! | `reporter` | reports the messages and the status |
 //! | `ledger` | writes down what is missing from the archive |
 //!
 //! Each of them gets what it uses and knows nothing of this file.
@@ -36,11 +36,11 @@ use crate::units::{Retention, Rotation};
 use crate::writer::Current;
 use crate::{indexer, lock, sealer, writer};
 
-/// A recording is at most this part of what may be kept, so that there is something to remove.
+/// A recording is at most this fraction of what may be kept, so that there is something to remove.
 const SHARE_OF_LIMIT: u64 = 10;
 /// But not smaller than this.
 const ROTATE_BYTES_MIN: u64 = 1 << 20;
-/// Limits of the histogram of how long recordings take to be indexed.
+/// Bucket bounds of the histogram of indexing times.
 const BUILD_SECONDS: [f64; 8] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
 
 /// Why recording could not begin.
@@ -53,7 +53,7 @@ pub enum RecordError {
     Busy {
         /// The archive.
         path: PathBuf,
-        /// Who does.
+        /// The process of that recorder.
         pid: Option<u32>,
     },
     /// The archive cannot be used.
@@ -74,7 +74,7 @@ pub struct RecordOptions {
     pub index_threads: usize,
     /// How long indexing goes on after the end.
     pub finish: Duration,
-    /// Ends after so many packets.
+    /// Ends after this many packets.
     pub packets_max: Option<u64>,
 }
 
@@ -110,8 +110,8 @@ pub struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Gets ready to record from sources that are open: completes what an earlier run left, and
-    /// looks at what there is.
+    /// Gets ready to record from open sources: completes what an earlier run left, and looks at the
+    /// existing recordings.
     pub fn new(
         archive: &'a Archive,
         sources: Vec<PacketSource>,
@@ -120,7 +120,7 @@ impl<'a> Recorder<'a> {
         Self::on_machine(archive, sources, options, &SystemClock)
     }
 
-    /// The same with clocks of one's own.
+    /// The same with other clocks.
     pub fn on_machine(
         archive: &'a Archive,
         sources: Vec<PacketSource>,
@@ -156,7 +156,7 @@ impl<'a> Recorder<'a> {
         }
         let before = Status::read(archive).map(|status| status.total_stored(archive));
         let counters = Counters::default();
-        // All recordings until the last one are counted, by those who have written them.
+        // All recordings up to the last one were counted by the runs that wrote them.
         let last = archive.recordings()?.iter().filter_map(Recording::number).max();
         *lock(&counters.counted) = Counted::all_of(last.unwrap_or(0));
         Ok(Self {
@@ -186,7 +186,7 @@ impl<'a> Recorder<'a> {
         self.queue.backlog().recordings
     }
 
-    /// How long recordings take to be indexed.
+    /// How long indexing a recording takes.
     pub fn build_seconds(&self) -> Arc<Histogram> {
         Arc::clone(&self.build_seconds)
     }
@@ -223,7 +223,7 @@ impl<'a> Recorder<'a> {
             last: None,
         };
         reporter.begin();
-        // What is too old goes for that, before there is need of its room.
+        // Old recordings are removed for their age, before their room is needed.
         ledger.expire();
         let pipeline = Pipeline {
             clock,

@@ -36,34 +36,34 @@ use nix::sys::socket::{
 use nix::sys::time::{TimeVal, TimeValLike};
 use tapdex_engine::packet::LinkType;
 
-/// Frames that go to the kernel with one call; one by one is slower.
+/// Frames that are passed to the kernel with one call; one by one is slower.
 pub const BATCH_FRAMES: usize = 64;
 
-/// Two addresses and a type: what is shorter is no Ethernet frame.
+/// Two addresses and a type: anything shorter is not an Ethernet frame.
 const HEADER_BYTES: usize = 14;
 
-/// How long a call may wait for room in the socket before it looks whether to stop.
+/// How long a call may wait for room in the socket before it checks whether to stop.
 const CALL_MS: i64 = 100;
 /// How long to wait after the interface had no room.
 const FULL_WAIT: Duration = Duration::from_micros(50);
-/// An interface that takes nothing for so long takes nothing any more.
+/// An interface that accepts nothing for this long is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 
 /// The system wakes sleepers some tens of microseconds late, so the end of a wait is spent awake.
 const SPIN_MAX: Duration = Duration::from_micros(100);
-/// The longest sleep before another look whether to stop.
+/// The longest sleep before checking again whether to stop.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
 /// Why frames cannot be sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// Take one of those that are there.
+    /// There is no such interface. Take one of the existing ones.
     #[error("there is no interface '{interface}'; there are {}", there.join(", "))]
     NoInterface {
         /// What was asked for.
         interface: String,
-        /// Those that there are.
+        /// The existing interfaces.
         there: Vec<String>,
     },
     /// Send to another interface: captures hold Ethernet frames.
@@ -74,7 +74,7 @@ pub enum SendError {
         /// ARPHRD_ number of its link.
         kind: u16,
     },
-    /// Only root and who has the capability may send frames.
+    /// Only root, and processes with the capability, may send frames.
     #[error("no permission to send on {interface}: run as root, or with CAP_NET_RAW")]
     Permission {
         /// Where to.
@@ -110,7 +110,7 @@ pub enum SendError {
 }
 
 impl SendError {
-    /// Whether the user may not do this, and another may.
+    /// Whether the user lacks a permission that another user may have.
     pub fn is_permission(&self) -> bool {
         matches!(self, Self::Permission { .. })
     }
@@ -138,7 +138,7 @@ pub struct Frame<'a> {
     pub data: &'a [u8],
 }
 
-/// Frames in memory, one behind the other.
+/// Frames in memory, one after the other.
 #[derive(Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
@@ -161,7 +161,7 @@ impl Place {
 }
 
 impl Frames {
-    /// Adds a frame. Of one that cannot be sent the bytes are not kept.
+    /// Adds a frame. The bytes of a frame that cannot be sent are not kept.
     pub fn push(&mut self, frame: Frame<'_>) {
         let Frame { time_ns, link, wire_len, data } = frame;
         let data = if link == LinkType::ETHERNET { data } else { &[] };
@@ -201,13 +201,13 @@ impl Frames {
         })
     }
 
-    /// The bytes of a frame; none where there is no frame.
+    /// The bytes of a frame; empty if there is no such frame.
     fn data(&self, i: usize) -> &[u8] {
         self.places.get(i).map_or(&[], |place| &self.bytes[place.start..place.start + place.len])
     }
 }
 
-/// What became of the frames.
+/// How many frames were sent or left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames that the kernel took.
@@ -222,7 +222,7 @@ pub struct Counts {
     pub too_long: u64,
     /// Frames that were left out: shorter than the header of an Ethernet frame.
     pub too_short: u64,
-    /// Calls that were made again, since the interface had no room.
+    /// Calls that were repeated because the interface had no room.
     pub retried: u64,
 }
 
@@ -268,7 +268,7 @@ impl Sender {
         })
     }
 
-    /// What became of all frames so far.
+    /// The counts of all frames so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -316,7 +316,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Hands frames to the kernel; how many of them it took, which is one at least.
+    /// Passes frames to the kernel; returns how many it took, at least one.
     fn call(&mut self, frames: &Frames, first: usize) -> Result<usize, Errno> {
         let places = frames.places[first..].iter().take(BATCH_FRAMES);
         let batch = places.take_while(|place| place.is_sendable()).count();
@@ -358,17 +358,17 @@ fn address(interface: &str) -> Result<LinkAddr, SendError> {
 /// How fast frames are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// So many times as fast as they were captured; 1 is with the same gaps.
+    /// This many times as fast as they were captured; 1 keeps the gaps.
     Recorded(f64),
-    /// So many frames in a second.
+    /// This many frames in a second.
     PerSecond(u64),
-    /// So many millions of bits in a second, by the lengths on the wire.
+    /// This many millions of bits in a second, by the lengths on the wire.
     Megabits(f64),
     /// As fast as the interface takes them.
     Top,
 }
 
-/// Says when frames are due. All times count from the start, so that no error adds up.
+/// Says when frames are due. All times count from the start, so that errors do not add up.
 #[derive(Debug)]
 pub struct Schedule {
     pace: Pace,
@@ -425,7 +425,7 @@ impl Schedule {
         self.last
     }
 
-    /// What comes now has times of its own. It follows after the mean gap of what was before.
+    /// The next frames have times of their own. They follow after the mean gap of those before.
     pub fn next_pass(&mut self) {
         let took = self.last.saturating_sub(self.base);
         let gap = took.checked_div(self.pass_frames.saturating_sub(1)).unwrap_or(Duration::ZERO);
@@ -434,7 +434,7 @@ impl Schedule {
     }
 }
 
-/// A time over a speed. What is too long to be told is the end of time.
+/// A time divided by a speed. A result that is too long becomes the longest duration.
 fn divided(time: Duration, speed: f64) -> Duration {
     if speed == 1.0 {
         return time;
@@ -472,7 +472,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Sends a frame when it is due: waits for that, and may keep the frame until the next one
-    /// comes. Whether there is a use for more.
+    /// comes. Returns whether more frames are wanted.
     pub fn push(&mut self, frame: Frame<'_>) -> Result<bool, SendError> {
         let started = *self.started.get_or_insert_with(Instant::now);
         let left = self.frames_max.saturating_sub(self.sender.counts.frames);
@@ -484,7 +484,7 @@ impl<'a> Replay<'a> {
             }
         }
         if frame.link != LinkType::ETHERNET {
-            // It takes no time, and counts even if the limit is near.
+            // It takes no time, and is counted even at the limit.
             self.sender.counts.other_link += 1;
             return Ok(true);
         }
@@ -524,12 +524,12 @@ impl<'a> Replay<'a> {
         sent
     }
 
-    /// What comes now has times of its own.
+    /// The next frames have times of their own.
     pub fn next_pass(&mut self) {
         self.schedule.next_pass();
     }
 
-    /// Sends what is left. How long all of it took.
+    /// Sends the remaining frames. Returns how long everything took.
     pub fn finish(&mut self) -> Result<Duration, SendError> {
         self.flush()?;
         Ok(self.elapsed())
@@ -540,7 +540,7 @@ impl<'a> Replay<'a> {
         self.started.map_or(Duration::ZERO, |started| started.elapsed())
     }
 
-    /// What became of the frames.
+    /// How many frames were sent or left out.
     pub fn counts(&self) -> Counts {
         self.sender.counts()
     }
@@ -606,7 +606,7 @@ mod tests {
         schedule.next_pass();
         assert_eq!(schedule.due(100, 60).as_nanos(), 60);
         assert_eq!(schedule.due(110, 60).as_nanos(), 70);
-        // Of a single frame there is no gap.
+        // A single frame has no gap.
         schedule.next_pass();
         schedule.due(100, 60);
         schedule.next_pass();

@@ -16,13 +16,13 @@ use crate::status::{Losses, SourceStatus, Status, Totals};
 /// What a recorder reports while it runs.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// How it is, about every second.
+    /// Its status, about every second.
     Status(&'a Status),
     /// What happened.
     Message(Message),
 }
 
-/// Puts the status together, writes it into the archive, and tells it.
+/// Puts the status together, writes it into the archive, and reports it.
 pub(crate) struct Reporter<'s, 'a> {
     pub(crate) archive: &'a Archive,
     pub(crate) clock: &'a dyn Clock,
@@ -40,15 +40,15 @@ pub(crate) struct Reporter<'s, 'a> {
 }
 
 impl Reporter<'_, '_> {
-    /// Writes the first status: whoever is killed before the first second is over has said where it
-    /// began.
+    /// Writes the first status, so that a recorder that is killed within the first second has left
+    /// where it began.
     pub(crate) fn begin(&mut self) {
         if let Err(error) = self.status(false).write(self.archive) {
             self.is_not_written(&error);
         }
     }
 
-    /// Tells the messages and the status.
+    /// Reports the messages and the status.
     pub(crate) fn tell(&mut self, tell: &mut dyn FnMut(Event<'_>)) {
         self.report(false, tell);
     }
@@ -61,7 +61,7 @@ impl Reporter<'_, '_> {
     fn report(&mut self, ended: bool, tell: &mut dyn FnMut(Event<'_>)) -> Status {
         let status = self.status(ended);
         if let Err(error) = status.write(self.archive) {
-            // A full disk is told of where it matters.
+            // A full disk is reported where it matters.
             if error.kind() != std::io::ErrorKind::StorageFull {
                 self.is_not_written(&error);
             }

@@ -5,12 +5,12 @@
 //!
 //! ```text
 //! landlock   files: the archive, nothing else; TCP: the ports of its sources, nothing else
-//! seccomp    system calls: those that recording needs; no programs, no code that was not there
-//!            at the start, no sockets but for what it records from, no signals to others
+//! seccomp    system calls: those that recording needs; no other programs, no code that was not
+//!            loaded at the start, no sockets except its sources', no signals to others
 //! ```
 //!
-//! A call that is ruled out fails as one that the kernel does not have, which is what libraries are
-//! prepared for. Nothing is killed: a recorder that cannot do something says so and goes on.
+//! A forbidden call fails like one that the kernel does not have, which libraries are prepared for.
+//! Nothing is killed: a recorder that cannot do something reports it and goes on.
 //!
 //! [`try_all`] then tries what should not be possible, and what should.
 
@@ -30,7 +30,8 @@ use landlock::{
 use tapdex_engine::archive::Archive;
 use tapdex_engine::beneath::{Dir, Rights};
 
-/// What landlock is asked for: all that was there in Linux 6.15. Older kernels do what they can.
+/// The landlock features that are asked for: all of those in Linux 6.15. Older kernels do what they
+/// can.
 const LANDLOCK: ABI = ABI::V7;
 
 /// What libpcap reads when it opens an interface again and when it counts losses: the kernel's
@@ -49,7 +50,7 @@ const OF_INTERFACES: [&str; 8] = [
 /// What a recorder needs.
 #[derive(Debug, Clone)]
 pub struct Needs {
-    /// The folder of the archive, which is there.
+    /// The folder of the archive, which exists.
     pub archive: PathBuf,
     /// It records from interfaces, which have to be opened again if they were gone.
     pub interfaces: bool,
@@ -57,7 +58,7 @@ pub struct Needs {
     pub ports: Vec<u16>,
 }
 
-/// What became of a part of the sandbox.
+/// The outcome for a part of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
     /// Whether it does all that was asked for.
@@ -72,7 +73,7 @@ impl Layer {
     }
 }
 
-/// What became of the sandbox.
+/// The outcome of entering the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entered {
     /// The filter of system calls.
@@ -83,8 +84,8 @@ pub struct Entered {
 
 /// Gives up all that these needs do not cover, for good.
 ///
-/// To be called while there is but one thread, and after [`no new privileges`] were ruled out; what
-/// is open stays open. A kernel that lacks a part of it is no error.
+/// Must be called while there is only one thread, and after [`no new privileges`] was set; what is
+/// open stays open. It is no error if the kernel lacks a part of it.
 ///
 /// [`no new privileges`]: crate::privileges
 pub fn enter(needs: &Needs) -> Entered {
@@ -92,7 +93,7 @@ pub fn enter(needs: &Needs) -> Entered {
         Ok(status) => landlock_layer(&status),
         Err(error) => Layer::new(false, error.to_string()),
     };
-    // Last: it rules out the calls of the other one.
+    // Last: it forbids the calls that landlock needs.
     let seccomp = match calls::restrict(needs) {
         Ok(count) => Layer::new(true, format!("on, {count} system calls are allowed")),
         Err(text) => Layer::new(false, text),
@@ -167,10 +168,10 @@ impl Trial {
     }
 }
 
-/// What has to be there before the sandbox is entered, so that it can be tried.
+/// What has to be prepared before the sandbox is entered, so that it can be tested.
 #[derive(Debug)]
 pub struct Prepared {
-    /// Somebody who would answer.
+    /// A server that would answer.
     server: Option<(TcpListener, SocketAddr)>,
 }
 
@@ -216,7 +217,7 @@ pub fn try_all(prepared: &Prepared, archive: Option<&Archive>) -> Vec<Trial> {
     trials
 }
 
-/// Makes a file in the archive, as an index comes to be.
+/// Creates a file in the archive in the way that an index is created.
 fn writes_into(archive: &Archive) -> std::io::Result<()> {
     let [hidden, path] =
         [".sandbox-check.tmp", ".sandbox-check"].map(|name| archive.folder().join(name));
@@ -233,13 +234,13 @@ fn writes_outside() -> bool {
     let name = format!(".tapdex-sandbox-{}", std::process::id());
     let made = Dir::open(&std::env::temp_dir()).and_then(|dir| {
         dir.create_new(name.as_ref(), Rights::GROUP)?;
-        // It was not shut off, so this works, too.
+        // Creating worked, so this works, too.
         dir.remove(name.as_ref())
     });
     made.is_ok()
 }
 
-/// Whether this process could become another program: asked with one that is not there.
+/// Whether this process could become another program: tried with one that does not exist.
 fn can_exec() -> bool {
     nix::unistd::execv(c"/nonexistent", &[c"nonexistent"]) == Err(nix::errno::Errno::ENOENT)
 }
@@ -250,7 +251,7 @@ fn can_signal() -> bool {
 }
 
 fn can_change_user() -> bool {
-    // To the one that it has, which is always possible elsewhere.
+    // To the user that it already is, which is always possible outside of the sandbox.
     let own = nix::unistd::geteuid();
     nix::unistd::setuid(own).is_ok()
 }

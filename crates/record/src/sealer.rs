@@ -1,4 +1,4 @@
-//! Makes sure that packets outlast a loss of power, and gives recordings their names.
+//! Makes sure that packets survive a loss of power, and gives recordings their names.
 
 use std::io;
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ use crate::writer::{Closed, Current};
 /// How often what was written is synced.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
-/// Recordings that could not be completed and are tried again, at most.
+/// The most recordings that could not be completed and are tried again.
 const FAILED_MAX: usize = 16;
 
 /// What the sealer works with.
@@ -51,7 +51,7 @@ pub(crate) fn run(context: &Context<'_, '_>, closed: &Receiver<Closed>) {
             synced = Moment::now(context.clock);
         }
         if failed.len() > FAILED_MAX {
-            // It is searched under its hidden name, and completed by the next start.
+            // It can be searched under its hidden name, and the next start completes it.
             lock(context.keeper).closed(failed.remove(0).bytes);
         }
     }
@@ -76,7 +76,7 @@ fn sync(context: &Context<'_, '_>) {
     }
 }
 
-/// Completes a recording; gives it back if that failed.
+/// Completes a recording; returns it if that failed.
 fn complete(context: &Context<'_, '_>, mut closed: Closed) -> Option<Closed> {
     let bytes = closed.bytes;
     let done = if closed.broken { mend(context, &closed) } else { seal(context, &mut closed) };
@@ -106,7 +106,7 @@ fn seal(context: &Context<'_, '_>, closed: &mut Closed) -> io::Result<()> {
     let recording = &closed.recording;
     let (hidden, path) = (recording.unfinished_path(), recording.sealed_path());
     let storage = context.archive.storage();
-    // The system says only once that something is not on the disk.
+    // The system reports only once that something is not on the disk.
     closed.file.sync().inspect_err(|_| closed.sync_failed = true)?;
     if !storage.has_name(&path) {
         storage.rename(&hidden, &path)?;
@@ -124,7 +124,7 @@ fn seal(context: &Context<'_, '_>, closed: &mut Closed) -> io::Result<()> {
 /// Completes a recording that could not be written to its end, and counts what is missing.
 fn mend(context: &Context<'_, '_>, closed: &Closed) -> io::Result<()> {
     let recording = &closed.recording;
-    // What was not counted as written is written elsewhere, or lost.
+    // Bytes that were not counted as written are written elsewhere, or lost.
     closed.file.cut(closed.bytes)?;
     let there = context.archive.seal_held(recording)?.packets;
     take_back(context, closed, closed.packets.saturating_sub(there));
@@ -139,7 +139,7 @@ fn mend(context: &Context<'_, '_>, closed: &Closed) -> io::Result<()> {
     Ok(())
 }
 
-/// What is known of a recording that has so many packets.
+/// What is known about a recording with this many packets.
 fn kept(closed: &Closed, packets: u64) -> Kept {
     let mut kept = Kept {
         packets,
@@ -153,7 +153,7 @@ fn kept(closed: &Closed, packets: u64) -> Kept {
     kept
 }
 
-/// Counts packets as lost that were taken for stored.
+/// Counts packets as lost that had been counted as stored.
 fn take_back(context: &Context<'_, '_>, closed: &Closed, mut missing: u64) {
     context.counters.packets.fetch_sub(missing, Ordering::Relaxed);
     // The last ones of the file are missing.
@@ -165,7 +165,7 @@ fn take_back(context: &Context<'_, '_>, closed: &Closed, mut missing: u64) {
     }
 }
 
-/// A recording has its name, and so many of its packets are safe.
+/// A recording has its name, and this many of its packets are safe.
 fn finish(context: &Context<'_, '_>, recording: &Recording, closed: &Closed, safe: u64) {
     context.counters.sealed.fetch_add(1, Ordering::Relaxed);
     context.counters.sealed_packets(safe);

@@ -8,11 +8,11 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::control::Control;
 
-/// From now on signals are told to the recorder. A second one that ends it makes it hurry, and a
-/// third one ends the process as it would have without us.
+/// From now on signals are passed to the recorder. A second ending signal makes it hurry, and a
+/// third one ends the process in the default way.
 ///
-/// To be called before there are other threads: those that are started later leave the signals to
-/// the one that waits for them.
+/// Must be called before there are other threads: threads that are started later leave the signals
+/// to the one that waits for them.
 pub fn watch(control: &Arc<Control>) -> io::Result<()> {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {

@@ -52,13 +52,13 @@ impl std::fmt::Display for SourceName {
 /// How packets are captured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaptureOptions {
-    /// Bytes of a packet that are kept.
+    /// The most bytes of a packet that are kept.
     pub snaplen: u32,
-    /// Packets to other stations, too.
+    /// Whether packets to other stations are captured, too.
     pub promiscuous: bool,
     /// Bytes of the kernel's ring, for each interface.
     pub ring_bytes: u64,
-    /// Which packets; in the language of tcpdump. All, if it is empty.
+    /// The capture filter, in the language of tcpdump. If it is empty, all packets are captured.
     pub filter: String,
 }
 
@@ -73,14 +73,14 @@ impl Default for CaptureOptions {
     }
 }
 
-/// As libpcap has it.
+/// libpcap's limit.
 pub const SNAPLEN_MAX: u32 = 262_144;
 
-/// Why packets could not be had from a source.
+/// Why a source could not deliver packets.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// Only root, and who has CAP_NET_RAW, may capture.
+    /// Only root, and processes with CAP_NET_RAW, may capture.
     #[error(
         "no permission to capture on {name}: be root, or let the program do so once: \
          setcap cap_net_raw+ep $(command -v tapdex)"
@@ -94,7 +94,7 @@ pub enum SourceError {
     NoInterface {
         /// What was asked for.
         name: String,
-        /// Those that there are.
+        /// The existing interfaces.
         there: String,
     },
     /// libpcap does not understand the filter.
@@ -107,7 +107,7 @@ pub enum SourceError {
         /// What libpcap says.
         message: String,
     },
-    /// The interface could not be opened, or gives no more packets.
+    /// The interface could not be opened, or delivers no more packets.
     #[error("cannot capture on {name}: {message}")]
     Interface {
         /// The interface.
@@ -183,15 +183,15 @@ impl PacketSource {
         }
     }
 
-    /// Says which interface it is, if that is known before there are packets.
+    /// Registers its interface, if that is known before there are packets.
     pub(crate) fn announce(&self, feeder: &Feeder) {
         if let SourceKind::Live(live) = &self.kind {
-            // If there are too many, that shows when it begins.
+            // If there are too many, that is reported when it starts.
             live.announce(feeder, &self.options);
         }
     }
 
-    /// Gives packets until it ends or is told to stop. What goes wrong is said.
+    /// Delivers packets until it ends or is told to stop. Problems are reported as messages.
     pub(crate) fn run(self, mut feeder: Feeder, stop: &AtomicBool, messages: &Messages<'_>) {
         let counters = Arc::clone(&feeder.counters);
         let up = Up(&counters);

@@ -1,4 +1,4 @@
-//! What a recorder says of itself: live, in the archive, and to Prometheus.
+//! The status of a recorder: live, in the archive, and for Prometheus.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use crate::keeper::REASONS;
 use crate::metrics::{Exposition, Histogram};
 
 const STATUS_NAME: &str = "recording.toml";
-/// Bytes that it has at most.
+/// The most bytes of the status file.
 const STATUS_LEN_MAX: u64 = 1 << 20;
 const LOCK_NAME: &str = ".recording.lock";
-/// More than there can be, and the greatest number that TOML has.
+/// The greatest number in TOML, and more than any count can be.
 const MOST: u64 = i64::MAX.unsigned_abs();
 const LOCK_TRIES: u32 = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
@@ -62,15 +62,15 @@ impl Losses {
     }
 }
 
-/// Of a source.
+/// The status of a source.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceStatus {
     /// Its name.
     pub name: String,
-    /// Whether it gives packets.
+    /// Whether it delivers packets.
     pub up: bool,
-    /// Packets that came: stored, lost in the kernel or by the writer, or on their way.
+    /// Packets received: stored, lost by the kernel or by the writer, or still on their way.
     pub received: u64,
     /// Packets in the files.
     pub stored: u64,
@@ -107,7 +107,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// The two together.
+    /// The sum of the two.
     #[must_use]
     pub fn add(&self, other: &Self) -> Self {
         Self {
@@ -121,10 +121,10 @@ impl Totals {
     }
 }
 
-/// How much of the last recording is in the counts, for whoever finds more in it after a kill.
+/// How much of the last recording is in the counts: after a kill there may be more in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counted {
-    /// The number of the recording. All that have smaller ones are counted.
+    /// The number of the recording. All recordings with smaller numbers are counted.
     pub number: u64,
     /// Packets of it that are counted.
     pub packets: u64,
@@ -148,18 +148,18 @@ impl Counted {
     }
 }
 
-/// Bytes of indexes that are for a field, in a codec.
+/// Bytes of indexes that a field takes, in a codec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexUse {
-    /// The field, or a part of the index that is of none.
+    /// The field, or a part of the index that belongs to no field.
     pub field: String,
-    /// The codec; `none` if it is no field.
+    /// The codec; `none` if it is not a field.
     pub codec: String,
     /// Bytes of all recordings.
     pub bytes: u64,
 }
 
-/// What a recorder says of itself, and leaves behind.
+/// The status of a recorder, which it also leaves in the archive.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
@@ -167,23 +167,23 @@ pub struct Status {
     pub pid: u32,
     /// The archive.
     pub folder: String,
-    /// What builds indexes: `cpu` or `cuda`.
+    /// The device that builds indexes: `cpu` or `cuda`.
     pub device: String,
     /// When it began, in nanoseconds since 1970.
     pub started_ns: u64,
     /// When this was written.
     pub updated_ns: u64,
-    /// The disk is full, and nothing may go: packets are lost.
+    /// The disk is full, and nothing may be removed: packets are lost.
     pub paused: bool,
     /// Nothing is removed by age, since the system clock has jumped.
     pub age_paused: bool,
-    /// It has ended as it should.
+    /// It has ended normally.
     pub ended: bool,
     /// Packets a second, over the last second or so.
     pub packets_per_second: f64,
     /// Bits a second on the wire.
     pub bits_per_second: f64,
-    /// Packets that would outlast a loss of power.
+    /// Packets that would survive a loss of power.
     pub synced_packets: u64,
     /// Bytes of packet files that were written.
     pub written_bytes: u64,
@@ -191,7 +191,7 @@ pub struct Status {
     pub last_packet_ns: u64,
     /// Recordings that were completed.
     pub sealed: u64,
-    /// Recordings, packets and bytes of index that the indexer has done.
+    /// Recordings that were indexed.
     pub indexed: u64,
     /// Packets of those.
     pub indexed_packets: u64,
@@ -201,13 +201,13 @@ pub struct Status {
     pub waiting: u64,
     /// How long the first of them has waited.
     pub index_lag_seconds: f64,
-    /// Recordings in the archive, of earlier runs, too.
+    /// Recordings in the archive, including those of earlier runs.
     pub segments: u64,
     /// Bytes of their packets.
     pub packet_bytes: u64,
     /// Bytes of their indexes.
     pub segment_index_bytes: u64,
-    /// What those are for; not left behind.
+    /// What those are used for; not written to the archive.
     #[serde(skip)]
     pub index_uses: Vec<IndexUse>,
     /// The time of the oldest packet; 0 if there is none.
@@ -222,7 +222,7 @@ pub struct Status {
     pub run: Totals,
     /// What was recorded in all runs.
     pub total: Totals,
-    /// What of it is counted in these; not known of old recorders.
+    /// How much of the last recording is in these; unknown for old recorders.
     pub counted: Option<Counted>,
     /// The sources.
     pub sources: Vec<SourceStatus>,
@@ -233,15 +233,15 @@ impl Status {
         archive.folder().join(STATUS_NAME)
     }
 
-    /// What the last recorder, or one that runs now, says of itself; `None` if there was none. A
-    /// file that cannot be read as such is none.
+    /// The status of the last recorder, or of one that is running; `None` if there was none, or the
+    /// file cannot be read.
     pub fn read(archive: &Archive) -> Option<Self> {
         let text = archive.storage().read_text(&Self::path(archive), STATUS_LEN_MAX);
         toml::from_str(&text.ok()?).ok()
     }
 
     /// What was recorded in all runs. A recorder that was killed has not counted its last packets:
-    /// those that it has stored are counted here. For a recorder that does not run any more.
+    /// those that it stored are counted here. For a recorder that is no longer running.
     pub fn total_stored(&self, archive: &Archive) -> Totals {
         let mut total = self.total;
         let Some(counted) = self.counted.filter(|_| !self.ended) else { return total };
@@ -253,7 +253,7 @@ impl Status {
             let known = if is_last { counted } else { Counted::default() };
             let (packets, wire_bytes) = stored(&recording);
             if known.packets < MOST {
-                // After a loss of power there may be less.
+                // After a loss of power there may be fewer packets.
                 total.packets = total.packets.saturating_sub(known.packets) + packets;
                 total.wire_bytes = total.wire_bytes.saturating_sub(known.wire_bytes) + wire_bytes;
             }
@@ -266,12 +266,13 @@ impl Status {
         archive.storage().is_locked(&archive.folder().join(LOCK_NAME)).unwrap_or(false)
     }
 
-    /// Puts it into the archive. It is not synced: it is written every second.
+    /// Writes it into the archive. It is not synced, as it is written every second, except the last
+    /// one.
     pub(crate) fn write(&self, archive: &Archive) -> io::Result<()> {
         let path = Self::path(archive);
         let text = toml::to_string(self).map_err(io::Error::other)?.into_bytes();
         match self.ended {
-            // The last one is to outlast a loss of power.
+            // The last one has to survive a loss of power.
             true => archive.storage().replace(&path, Rights::USUAL, || Some(text)),
             false => archive.storage().put(&path, &text, Rights::USUAL),
         }
@@ -416,7 +417,7 @@ impl Status {
                 source.received,
             );
             for (stage, lost) in source.lost.by_stage() {
-                // As others name them.
+                // The usual name in other programs.
                 let stage = if stage == "interface" { "nic" } else { stage };
                 let labels = [("iface", source.name.as_str()), ("stage", stage)];
                 text.counter(
@@ -484,7 +485,7 @@ impl RunLock {
     pub(crate) fn take(archive: &Archive) -> io::Result<Option<Self>> {
         for _ in 0..LOCK_TRIES {
             match archive.storage().lock(&archive.folder().join(LOCK_NAME)) {
-                // Who only looks whether a recorder runs holds it for a moment.
+                // A process that only checks whether a recorder runs holds it for a moment.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     std::thread::sleep(LOCK_PAUSE);
                 }
@@ -513,7 +514,7 @@ mod tests {
         bytes
     }
 
-    /// What is said of three recordings, the last of which is cut off in a packet.
+    /// The totals for three recordings, the last of which is cut off in a packet.
     fn total(ended: bool, counted: Option<Counted>) -> (u64, u64) {
         let folder = tempfile::tempdir().unwrap();
         let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();

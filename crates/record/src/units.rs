@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a text was to be, for an error.
+/// The error for a text that cannot be parsed, with what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no {what}; expected {expected}")]
 pub struct UnitError {
@@ -11,7 +11,7 @@ pub struct UnitError {
     expected: &'static str,
 }
 
-/// Bytes: `500000`, `64KiB`, `1.5GiB`, `200MB`; `K`, `M`, `G` and `T` alone are those of 1024.
+/// Bytes: `500000`, `64KiB`, `1.5GiB`, `200MB`; `K`, `M`, `G` and `T` alone are powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let error = || UnitError {
         text: text.to_owned(),
@@ -93,11 +93,11 @@ fn scale(number: &str, factor: u64) -> Option<u64> {
 /// When a recording is closed: whichever comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotation {
-    /// After so many bytes.
+    /// After this many bytes.
     pub bytes: u64,
-    /// After so many packets.
+    /// After this many packets.
     pub packets: u64,
-    /// So long after its first packet.
+    /// This long after its first packet.
     pub time: Duration,
 }
 
@@ -111,8 +111,8 @@ impl Default for Rotation {
 }
 
 impl Rotation {
-    /// Sizes, times and numbers of packets, in any order: `1GiB,60s`, `200MB,1000000packets`. What
-    /// is not said is as it is by default.
+    /// Sizes, times and numbers of packets, in any order: `1GiB,60s`, `200MB,1000000packets`.
+    /// Limits that are not given have their defaults.
     pub fn parse(text: &str) -> Result<Self, UnitError> {
         let mut rotation = Self::default();
         for part in text.split(',').map(str::trim) {
@@ -135,24 +135,24 @@ impl Rotation {
     }
 }
 
-/// Fewer bytes than this are hardly what somebody wants to keep.
+/// The least limit in bytes: a smaller one is most likely a mistake.
 const LIMIT_MIN: u64 = 10 << 20;
 
-/// How much may be kept: whatever is exceeded first makes the oldest recordings go.
+/// How much may be kept: when a limit is exceeded, the oldest recordings are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Retention {
     /// Bytes of the archive's packets and indexes.
     pub bytes: Option<u64>,
-    /// Percent of the disk that may be in use, by whomever.
+    /// Percent of the disk that may be in use, by any program.
     pub percent: Option<f64>,
-    /// Recordings whose last packet is older go.
+    /// Recordings whose last packet is older are removed.
     pub age: Option<Duration>,
     /// Recordings.
     pub segments: Option<u64>,
 }
 
 impl Retention {
-    /// Adds a limit: a size, or percent of the disk. The smaller one of two holds.
+    /// Adds a limit: a size, or percent of the disk. Of two limits, the smaller one holds.
     pub fn limit(&mut self, text: &str) -> Result<(), UnitError> {
         if let Some(number) = text.trim().strip_suffix('%') {
             let percent: Option<f64> = number.trim().parse().ok();

@@ -1,11 +1,11 @@
 //! From blocks to files.
 //!
 //! The writer appends blocks to the recording that is open, and closes it when it has enough.
-//! Writes start at multiples of 4 KiB: what is behind the last of those is kept, and written again
-//! in front of the next block, so that no page is written in two halves.
+//! Writes start at multiples of 4 KiB: bytes after the last multiple are kept, and written again
+//! before the next block, so that no page is written in two halves.
 //!
-//! What is written is seen by searches at once. The sealer syncs it every second, and gives the
-//! file its name when it is closed.
+//! Searches see written packets at once. The sealer syncs it every second, and gives the file its
+//! name when it is closed.
 
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,17 +30,18 @@ use crate::units::Rotation;
 const ALIGN: usize = 4_096;
 /// How often the clock is looked at while nothing comes.
 const TICK: Duration = Duration::from_millis(50);
-/// How often losses are written down, while there are any.
+/// How often losses are written to the file, while there are any.
 const LOSSES_EVERY: Duration = Duration::from_secs(1);
-/// A time without packets at the end that is written down.
+/// A time without packets at the end that is long enough to be written down.
 const QUIET_NS: u64 = 1_000_000_000;
-/// How often something else than a full disk is tried before it is told loudly.
+/// How many times to retry after an error other than a full disk before recording counts as paused.
 const ERROR_TRIES: u32 = 3;
-/// How long a full disk is left alone before it is tried again.
+/// How long to wait before trying a full disk again.
 const FULL_RETRY: Duration = Duration::from_millis(100);
-/// How often it is tried before what cannot be written is given up, once we are to stop.
+/// How many times to retry, once we have to stop, before giving up on what cannot be written.
 const STOP_TRIES: u32 = 20;
-/// How often it is tried before the wait for a recording that is being completed is called a pause.
+/// How many times to retry before the wait for a recording that is being completed counts as a
+/// pause.
 const SEALING_TRIES: u32 = 50;
 
 /// A recording that is closed and not complete yet.
@@ -52,7 +53,7 @@ pub(crate) struct Closed {
     pub(crate) bytes: u64,
     pub(crate) time_min: u64,
     pub(crate) time_max: u64,
-    /// What it says became of packets.
+    /// The statistics in it.
     pub(crate) told: Vec<Statistics>,
     /// The sources of its packets, in their order, and how many each gave.
     pub(crate) from: Vec<(Arc<SourceCounters>, u64)>,
@@ -75,7 +76,7 @@ pub(crate) struct Growing {
     pub(crate) since: Moment,
     pub(crate) file: Arc<dyn WriteFile>,
     pub(crate) packets: Arc<AtomicU64>,
-    /// It could not be synced once: the system would not say so again.
+    /// It could not be synced once: the system would not report that again.
     pub(crate) sync_failed: Arc<AtomicBool>,
 }
 
@@ -94,9 +95,9 @@ impl Current {
 struct Open {
     recording: Recording,
     growing: Growing,
-    /// Where the tail goes: a multiple of the alignment.
+    /// Where the tail is written: a multiple of the alignment.
     offset: u64,
-    /// What is behind that, written or not.
+    /// The bytes after that, written or not.
     tail: Vec<u8>,
     tail_written: usize,
     /// Interfaces that are in the file.
@@ -105,11 +106,11 @@ struct Open {
     time_min: u64,
     time_max: u64,
     from: Vec<(Arc<SourceCounters>, u64)>,
-    /// Losses that it tells of, and where that ends.
+    /// Losses that it reports, each with the offset where the report ends.
     lost: Vec<(u64, Lost)>,
-    /// All that it tells, and where that ends.
+    /// All statistics in it, each with the offset where they end.
     told: Vec<(u64, Statistics)>,
-    /// The end of the time that those before it speak for.
+    /// The end of the time that the recordings before it cover.
     told_before_ns: u64,
 }
 
@@ -130,8 +131,8 @@ impl Open {
         let file = self.growing.file.as_ref();
         let written = write_all(file, [&self.tail, &bytes[..cut]], self.offset);
         if written.is_err() {
-            // A part of it must not stay: it is written again, perhaps to another file. Where that
-            // fails, too, whoever completes the file sees to it.
+            // No part of it must stay: it is written again, perhaps to another file. If cutting
+            // fails, too, the file is cut when it is completed.
             drop(file.cut(self.offset + self.tail_written as u64));
         }
         written?;
@@ -170,7 +171,7 @@ fn write_all(file: &dyn WriteFile, parts: [&[u8]; 2], offset: u64) -> io::Result
     Ok(())
 }
 
-/// What a recording is told of its packets.
+/// Which statistics are written into a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tell {
     /// Everything, up to now.
@@ -179,12 +180,12 @@ enum Tell {
     Losses,
 }
 
-/// What a recording is to say of its packets.
+/// Statistics to be written into a recording.
 struct Told {
     bytes: Vec<u8>,
-    /// What is told of each interface then, in all recordings.
+    /// What all recordings together will then have reported for each interface.
     counts: Vec<Statistics>,
-    /// The end of the time that is spoken for then.
+    /// The end of the time that will then be covered.
     until_ns: u64,
     /// Losses that are in it.
     lost: Vec<Lost>,
@@ -198,7 +199,7 @@ impl Told {
         self.blocks.push(counts);
     }
 
-    /// It could not be written: when packets were lost is told later.
+    /// It could not be written: the time of the losses is reported later.
     fn is_not_told(&self) {
         for Lost { source, counts } in &self.lost {
             source.widen_lost_span(counts.start_ns, counts.end_ns);
@@ -226,7 +227,7 @@ pub(crate) struct Context<'s, 'a> {
     pub(crate) orders: &'s Orders,
     /// When a recording is closed.
     pub(crate) rotation: Rotation,
-    /// What every recording says about itself.
+    /// The comment in every recording.
     pub(crate) comment: String,
 }
 
@@ -243,16 +244,16 @@ pub(crate) struct Writer<'s, 'a> {
     open: Option<Open>,
     /// Bytes that may be written before the keeper is asked again.
     allowance: u64,
-    /// What the statistics of all recordings so far say of each interface.
+    /// What all recordings so far have reported for each interface.
     told: Vec<Statistics>,
-    /// The end of the time that they speak for, and when they last told of losses.
+    /// The end of the time that they cover, and when they last reported losses.
     told_ns: u64,
     losses_told: Moment,
-    /// No recording of this run has told when it began.
+    /// No recording of this run has reported when the run began.
     is_first: bool,
     /// The number of the last recording of this run.
     last_number: u64,
-    /// Something could not be written until we were told to stop. All else is tried once.
+    /// Something could not be written before we had to stop. Everything else is tried once.
     gave_up: bool,
 }
 
@@ -282,7 +283,7 @@ impl<'s, 'a> Writer<'s, 'a> {
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            // A clock that is set back is followed: it was wrong before, or is now.
+            // If the clock is set back, follow it: it was wrong before, or is now.
             self.told_ns = self.told_ns.min(self.context.clock.now_ns());
             self.tell_losses();
             self.rotate_if_due();
@@ -291,8 +292,8 @@ impl<'s, 'a> Writer<'s, 'a> {
         self.remember_quiet();
     }
 
-    /// Has the archive remember the time since the last recording, in which no packet came: no
-    /// recording speaks for it.
+    /// Notes in the archive the time since the last recording, in which no packet came and which no
+    /// recording covers.
     fn remember_quiet(&self) {
         let now_ns = self.context.clock.now_ns();
         if now_ns.saturating_sub(self.told_ns) < QUIET_NS {
@@ -307,7 +308,7 @@ impl<'s, 'a> Writer<'s, 'a> {
 
     /// Writes a block. If that is not possible before we are told to stop, its packets are lost.
     fn take(&mut self, block: Block) {
-        // No more than one index takes, or somebody has asked for.
+        // No more packets than fit into one index, or than were asked for.
         let packets = self.open.as_ref().map_or(0, |open| open.packets);
         if packets > 0 && packets + block.packets > self.context.rotation.packets {
             self.close();
@@ -334,8 +335,8 @@ impl<'s, 'a> Writer<'s, 'a> {
         block.give_back();
     }
 
-    /// Does something that needs room on the disk, as often as it takes until it is done. Ends
-    /// without success only when the recorder ends.
+    /// Does something that needs room on the disk, and repeats it until it succeeds. Fails only
+    /// when the recorder ends.
     fn retrying(
         &mut self,
         bytes: u64,
@@ -346,14 +347,14 @@ impl<'s, 'a> Writer<'s, 'a> {
             let had_room = self.has_room(bytes);
             let result = if had_room { step(self) } else { Err(full()) };
             let Err(error) = result else {
-                // What needs no room does not tell, at the end, whether there is some.
+                // At the end, a step that needs no room does not show whether there is some.
                 if bytes > 0 || !self.context.is_to_stop() {
                     self.resume();
                 }
                 return true;
             };
             if is_full(&error) {
-                // The keeper removes what may go, and tells what is free then.
+                // The keeper removes what it may, and reports what is free then.
                 self.allowance = 0;
                 if tried == 0 && self.has_room(bytes.max(1 << 20)) {
                     tried += 1;
@@ -381,17 +382,18 @@ impl<'s, 'a> Writer<'s, 'a> {
         }
     }
 
-    /// Does what may lead to room where the keeper found none, or the disk was full although it
-    /// did; whether there was anything to do.
+    /// Tries to make room if the keeper found none, or the disk was full although it did; returns
+    /// whether there was anything to do.
     fn make_way(&mut self, had_room: bool, tried: u32) -> bool {
-        // A quota, or files that are gone and still open: the disk does not tell what is free.
+        // With a quota, or with removed files that are still open, the disk does not report what is
+        // really free.
         if had_room && lock(self.context.keeper).remove_oldest() {
             return true;
         }
         if tried < SEALING_TRIES && lock(self.context.keeper).is_closing() {
             return true;
         }
-        // What is open may go once it is complete.
+        // The open recording may be removed once it is complete.
         let has_packets = self.open.as_ref().is_some_and(|open| open.packets > 0);
         let closes = has_packets && self.flush().is_ok();
         if closes {
@@ -465,7 +467,7 @@ impl<'s, 'a> Writer<'s, 'a> {
         Ok(())
     }
 
-    /// Opens the next recording, with the interfaces that there are.
+    /// Opens the next recording, with the known interfaces.
     fn begin(&mut self) -> Result<Open, ArchiveError> {
         let now_ns = self.context.clock.now_ns();
         let recording = self.context.archive.new_recording(now_ns, self.last_number)?;
@@ -502,7 +504,8 @@ impl<'s, 'a> Writer<'s, 'a> {
             blocks::interface(&mut head, &registered.interface, &registered.filter);
             open.interfaces += 1;
         }
-        // The first of a run says when that began, all others go on where the one before has ended.
+        // The first recording of a run reports when the run began; all others continue where the
+        // one before ended.
         let what = if self.is_first { Tell::All } else { Tell::Losses };
         let told = self.statistics(open.interfaces, what);
         head.extend_from_slice(&told.bytes);
@@ -535,7 +538,7 @@ impl<'s, 'a> Writer<'s, 'a> {
         let broken = !self.retrying(0, Self::flush);
         let Some(open) = &self.open else { return };
         let told = self.statistics(open.interfaces, Tell::All);
-        // Packets count more than what is said of them: on a full disk it is left out.
+        // Packets matter more than their statistics: on a full disk these are left out.
         if broken {
             told.is_not_told();
         } else if let Some(mut open) = self.open.take() {
@@ -553,8 +556,8 @@ impl<'s, 'a> Writer<'s, 'a> {
         self.hand_over(broken);
     }
 
-    /// Writes into the recording that is open how many packets were lost, and when, so that they
-    /// and their losses stay together whatever happens to us.
+    /// Writes into the recording that is open how many packets were lost, and when, so that packets
+    /// and losses stay together whatever happens to this process.
     fn tell_losses(&mut self) {
         let Some(open) = &self.open else { return };
         if self.losses_told.elapsed(self.context.clock) < LOSSES_EVERY {
@@ -565,7 +568,8 @@ impl<'s, 'a> Writer<'s, 'a> {
         if told.bytes.is_empty() {
             return;
         }
-        // What cannot be written now is told with what is lost next, or with the next recording.
+        // If it cannot be written now, it is reported with the next losses, or with the next
+        // recording.
         if let Some(mut open) = self.open.take() {
             if open.append(&told.bytes).is_ok() {
                 self.has_told(told, &mut open);
@@ -578,9 +582,9 @@ impl<'s, 'a> Writer<'s, 'a> {
         }
     }
 
-    /// What became of each interface's packets since that was last told. No moment is left out:
-    /// not that before a recording has its first packet. Losses are told with the time in which
-    /// they happened, in blocks of their own.
+    /// The statistics of each interface since the last report. No moment is left out, not even the
+    /// time before the first packet of a recording. Losses are reported with the time in which they
+    /// happened, in blocks of their own.
     fn statistics(&self, interfaces: usize, what: Tell) -> Told {
         let mut told = Told {
             bytes: Vec::new(),
@@ -595,7 +599,8 @@ impl<'s, 'a> Writer<'s, 'a> {
         list.truncate(interfaces);
         told.counts.resize(list.len().max(told.counts.len()), Statistics::default());
         for (at, registered) in list.iter().enumerate() {
-            // A source counts for all its interfaces; that is told once, with the last of them.
+            // A source counts for all its interfaces together; that is reported once, with the last
+            // of them.
             let same = |other: &Registered| Arc::ptr_eq(&other.counters, &registered.counters);
             if list[at + 1..].iter().any(same) {
                 continue;
@@ -654,7 +659,7 @@ impl<'s, 'a> Writer<'s, 'a> {
         told
     }
 
-    /// What was told is in a recording.
+    /// Notes that statistics are now in a recording.
     fn has_told(&mut self, told: Told, open: &mut Open) {
         (self.told, self.told_ns) = (told.counts, told.until_ns);
         let end = open.bytes();
@@ -665,7 +670,8 @@ impl<'s, 'a> Writer<'s, 'a> {
         }
     }
 
-    /// A recording could not be written to its end: losses that it does not tell of are told again.
+    /// A recording could not be written to its end: losses that it does not report are reported
+    /// again.
     fn take_back(&mut self, open: &Open) {
         let written = open.offset + open.tail_written as u64;
         if open.packets == 0 {
@@ -696,7 +702,7 @@ impl<'s, 'a> Writer<'s, 'a> {
         self.context.counters.open_bytes.store(0, Ordering::Relaxed);
         self.context.counters.open_time_min.store(0, Ordering::Relaxed);
         lock(self.context.keeper).closing(open.bytes());
-        // The next one is asked for: there may be too many recordings.
+        // Ask the keeper for the next one: there may be too many recordings.
         self.allowance = 0;
         let written = open.offset + open.tail_written as u64;
         let told = open.told.iter().filter(|(end, _)| *end <= written);
@@ -718,8 +724,8 @@ impl<'s, 'a> Writer<'s, 'a> {
     }
 }
 
-/// A time that is not another one, a nanosecond earlier if need be: blocks of statistics with the
-/// same start count on from each other.
+/// A time that differs from another one, a nanosecond earlier if needed: statistics with the same
+/// start continue each other's counters.
 fn distinct(ns: u64, other_ns: u64) -> u64 {
     ns - u64::from(ns == other_ns && ns > 0)
 }

@@ -27,7 +27,7 @@ pub struct Bar {
 }
 
 const WIDTH: f64 = 720.0;
-/// Room for labels, at least and at most, and for one of their letters.
+/// The least and the most room for labels, and the room for one letter.
 const LEFT: (f64, f64) = (150.0, 330.0);
 const LETTER: f64 = 6.5;
 const RIGHT: f64 = 80.0;
@@ -79,7 +79,7 @@ impl Bars {
                     BAR + 6.0
                 ));
             }
-            // Behind the mark where that would be written over.
+            // After the mark if the text would overlap it.
             let end = at(bar.value) + 6.0;
             let x = mark.filter(|x| (end - 8.0..end + 40.0).contains(x)).map_or(end, |x| x + 6.0);
             svg.push_str(&text((x, middle), "start", "11px sans-serif", &shown(bar.value)));
@@ -92,7 +92,7 @@ impl Bars {
         svg
     }
 
-    /// Where bars start: behind the longest label.
+    /// Where bars start: after the longest label.
     fn left(&self) -> f64 {
         let letters = |bar: &Bar| bar.label.chars().map(|_| LETTER).sum::<f64>();
         let longest = self.bars.iter().map(letters).fold(0.0, f64::max);
@@ -128,7 +128,7 @@ mod tests {
         let svg = bars(&[(10.0, Some(20.0)), (5.0, None), (0.0, Some(30.0))]).svg();
         let (widths, marks) = drawn(&svg);
         assert_eq!((widths.len(), marks.len()), (3, 2));
-        // The scale ends at 30: most of what there is, and a multiple of 5.
+        // The scale ends at 30: at least the greatest value, and a multiple of 5.
         let left = LEFT.0;
         let all = WIDTH - left - RIGHT;
         assert!((widths[0] - all / 3.0).abs() < 0.1 && widths[2] == 0.0, "{widths:?}");

@@ -24,7 +24,7 @@ pub struct Lines {
 pub struct Line {
     /// What it is.
     pub label: String,
-    /// Whether the points stand for themselves, not joined.
+    /// Whether only the points are drawn, without a line.
     pub points_only: bool,
     /// Where it goes: to the right and up.
     pub points: Vec<(f64, f64)>,
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn steps_of_ten_are_as_wide_as_each_other() {
         let places = places(&plot(true, &[(1.0, 1.0), (10.0, 1.0), (100.0, 1.0), (0.0, 1.0)]));
-        // Zero has no place there.
+        // Zero has no place on such a scale.
         assert_eq!(places.len(), 3);
         let wide = |at: usize| places[at + 1].0 - places[at].0;
         assert!((wide(0) - wide(1)).abs() < 0.2, "{places:?}");

@@ -45,7 +45,7 @@ fn with_path<T>(path: &Path, done: io::Result<T>) -> io::Result<T> {
 }
 
 impl<'a> Report<'a> {
-    /// Prints to `out`, and also writes files if there is a folder, which is made.
+    /// Prints to `out`, and also writes files if a folder is given, which is created.
     pub fn new(out: &'a mut dyn Write, folder: Option<&'a Path>) -> io::Result<Self> {
         if let Some(folder) = folder {
             with_path(folder, std::fs::create_dir_all(folder))?;
@@ -63,7 +63,7 @@ impl<'a> Report<'a> {
     /// A table, and a plot of it: NAME.csv, NAME.svg, and a section of the page.
     pub fn table(&mut self, sheet: &Sheet, plot: Option<&Plot>) -> io::Result<()> {
         writeln!(self.out, "{}", sheet.text()?)?;
-        // What was measured is worth seeing while the rest is measured.
+        // Results are shown while the rest is still being measured.
         self.out.flush()?;
         self.file(&format!("{}.csv", sheet.name), &sheet.csv()?)?;
         self.page.push_str(&sheet.markdown());
@@ -83,7 +83,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// Writes the page, tables.md; how many files there are.
+    /// Writes the page, tables.md; returns how many files there are.
     pub fn finish(mut self) -> io::Result<usize> {
         let page = std::mem::take(&mut self.page);
         self.file("tables.md", &format!("{}\n", page.trim_end()))?;

@@ -1,9 +1,9 @@
-//! What plots have in common: round steps of a scale, short numbers, words.
+//! Shared by all plots: round steps of a scale, short numbers, text.
 
-/// Lines of a scale, about.
+/// The approximate number of lines of a scale.
 const LINES: f64 = 6.0;
 
-/// How letters look where nothing else is said.
+/// The default font.
 pub(crate) const HEAD: &str = "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\"";
 
 /// The distance between two lines of the scale: 1, 2 or 5 times a power of ten.
@@ -17,7 +17,7 @@ pub(crate) fn step(most: f64) -> f64 {
     steps.into_iter().find(|&step| step >= rough * 0.999).unwrap_or(rough)
 }
 
-/// Three digits that count.
+/// A number with three significant digits.
 pub(crate) fn shown(value: f64) -> String {
     let text = match value.abs() {
         least if !least.is_finite() => return "-".to_owned(),

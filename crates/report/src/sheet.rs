@@ -13,7 +13,7 @@ pub struct Sheet {
     pub title: String,
     headings: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
-    /// What else is to be said, a line each.
+    /// Remarks, one per line.
     pub remarks: Vec<String>,
 }
 

@@ -33,7 +33,7 @@ enum Form {
 #[derive(Debug, Clone)]
 pub(crate) struct ChunkBuf {
     form: Form,
-    /// Room for [`simd::SLACK`] ids more than `ids_len` may ever say.
+    /// Has room for [`simd::SLACK`] more ids than `ids_len` can ever be.
     ids: Box<[[u8; 2]]>,
     ids_len: usize,
     runs: Vec<[u8; 4]>,
@@ -55,15 +55,15 @@ impl Default for ChunkBuf {
 }
 
 thread_local! {
-    /// Buffers that nobody uses at the moment.
+    /// Buffers that are not in use.
     #[expect(clippy::vec_box, reason = "they go from room to room without being copied")]
     static SPARE: RefCell<Vec<Box<ChunkBuf>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Buffers that a thread keeps at most: about a megabyte.
+/// The most buffers that a thread keeps: about a megabyte.
 const SPARE_MAX: usize = 64;
 
-/// A place for a buffer, which is there when it is asked for and can be given back in between.
+/// A place for a buffer, which is taken when it is needed and can be given back in between.
 ///
 /// A union of thousands of cursors looks at one after the other; if each kept a buffer, they would
 /// take more memory than the index.
@@ -71,7 +71,7 @@ const SPARE_MAX: usize = 64;
 pub(crate) struct Room(Option<Box<ChunkBuf>>);
 
 impl Room {
-    /// The buffer; what is in it is left from the last use, or from any other.
+    /// The buffer; its content is left over from the last use, or from any other.
     #[inline]
     pub(crate) fn get(&mut self) -> &mut ChunkBuf {
         self.0.get_or_insert_with(|| {
@@ -84,7 +84,7 @@ impl Room {
     #[inline]
     pub(crate) fn release(&mut self) {
         if let Some(buffer) = self.0.take() {
-            // While a thread ends there is nobody left to keep it for.
+            // While a thread ends, there is nothing left to keep it for.
             SPARE
                 .try_with(|spare| {
                     let mut spare = spare.borrow_mut();
@@ -242,7 +242,7 @@ impl ChunkBuf {
         }
     }
 
-    /// Becomes what `op` makes of two chunks.
+    /// Becomes the result of `op` on two chunks.
     pub(crate) fn combine(&mut self, op: BitOp, a: Chunk<'_>, b: Chunk<'_>) {
         match op {
             BitOp::And => self.and(a, b),
@@ -403,7 +403,7 @@ impl ChunkBuf {
         }
     }
 
-    /// Puts the chunk into the bitset, without saying how many ids it holds.
+    /// Puts the chunk into the bitset, without counting its ids.
     fn copy_to_bits(&mut self, chunk: Chunk<'_>) {
         match chunk {
             Chunk::Bits { bits, .. } => self.bits.0.copy_from_slice(bits),

@@ -1,4 +1,4 @@
-//! Lists of runs: what two of them have in common, together, or apart.
+//! Lists of runs: intersection, union and difference of two of them.
 
 use super::{CHUNK_ROWS, Ids16, Runs16, gallop, run_bounds, run_of};
 
@@ -26,7 +26,7 @@ pub(super) fn common_runs(a: &Runs16, b: &Runs16, mut each: impl FnMut(u32, u32)
     let (mut a, mut b) = (a.iter(), b.iter());
     let (mut left, mut right) = (bounds(a.next()), bounds(b.next()));
     while let (Some(x), Some(y)) = (left, right) {
-        // Runs that lie apart are the common case in sparse sets, so they are told first.
+        // Runs that lie apart are the common case in sparse sets, so they are checked first.
         if x.1 < y.0 {
             left = bounds(a.next());
         } else if y.1 < x.0 {
@@ -46,13 +46,13 @@ pub(super) fn common_runs(a: &Runs16, b: &Runs16, mut each: impl FnMut(u32, u32)
 pub(super) fn join_runs(a: &Runs16, b: &Runs16, target: &mut Vec<[u8; 4]>) {
     target.clear();
     target.resize(a.len() + b.len(), [0; 4]);
-    // Past the end of a list stands a run that comes after all others.
+    // The end of a list counts as a run that comes after all others.
     const END: (u32, u32) = (u32::MAX, u32::MAX);
     let bounds = |run: Option<&[u8; 4]>| run.map_or(END, |&run| run_bounds(run));
     let (mut i, mut j, mut written) = (0, 0, 0);
     let mut open: Option<(u32, u32)> = None;
-    // Which list is next, and whether its run joins the open one, cannot be foretold: neither is
-    // a branch. Every turn writes the open run; it counts once the next run does not join it.
+    // Which list is next, and whether its run joins the open one, cannot be predicted, so neither
+    // is a branch. Every turn writes the open run; it counts once the next run does not join it.
     for _ in 0..a.len() + b.len() {
         let (left, right) = (bounds(a.get(i)), bounds(b.get(j)));
         let take_left = left.0 <= right.0;
@@ -72,7 +72,7 @@ pub(super) fn join_runs(a: &Runs16, b: &Runs16, target: &mut Vec<[u8; 4]>) {
     target.truncate(written);
 }
 
-/// Calls `each` with the runs of ids that lie in no run, up to and with `last`.
+/// Calls `each` with the runs of ids that lie in no run, up to and including `last`.
 pub(super) fn gaps(runs: &Runs16, last: u32, mut each: impl FnMut(u32, u32)) {
     let mut from = 0;
     for (a, b) in runs.iter().map(|&run| run_bounds(run)).take_while(|run| run.0 <= last) {

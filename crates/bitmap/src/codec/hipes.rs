@@ -7,7 +7,7 @@
 //!
 //! All of a chunk is written, empty words included; a chunk without an id is not. Chunks ascend.
 //! There is no directory: every chunk has the same size, so the n-th is found by multiplying. `w`
-//! goes from 7 to 29 and is 16 unless said otherwise; like the row count it is not in the bytes.
+//! is from 7 to 29, 16 by default; like the row count it is not in the bytes.
 //!
 //! ```
 //! # use tapdex_bitmap::Codec;
@@ -79,7 +79,7 @@ pub struct HipesEncoder<'t> {
 }
 
 impl HipesEncoder<'_> {
-    /// Where the bitset of the chunk starts, which is the one at hand or a new one after it.
+    /// Where the bitset of the chunk starts: the current chunk, or a new one after it.
     #[inline(always)]
     fn chunk_start(&mut self, id: u32) -> usize {
         match self.open {
@@ -103,8 +103,8 @@ impl HipesEncoder<'_> {
 }
 
 impl HipesEncoder<'_> {
-    /// Adds ids of small chunks: room for a chunk an id is cleared for many ids at once, and what
-    /// they do not need is given back.
+    /// Adds ids of small chunks: room for one chunk per id is cleared for many ids at once, and
+    /// unused room is given back.
     fn ids_of_small_chunks(&mut self, ids: &[u32]) {
         const BATCH: usize = 64;
         let (width, size) = (self.width.0, self.width.chunk_bytes());
@@ -350,7 +350,7 @@ impl<'a> HipesCursor<'a> {
         payload.get(start..start + 8 * WORDS)?.as_chunks().0.try_into().ok()
     }
 
-    /// Hands the words of the chunks under the cursor to `each`; for `w` < 16.
+    /// Passes the words of the chunks under the cursor to `each`; for `w` < 16.
     fn for_parts(&self, mut each: impl FnMut(u32, u32)) {
         for index in self.at..self.stored() {
             let (id, payload) = self.chunk(index);
@@ -373,7 +373,7 @@ impl Chunks for HipesCursor<'_> {
         let wanted = u64::from(key.max(self.key));
         let (mut low, mut high) = (self.at, self.stored());
         if low < high && self.last_key(self.chunk(low).0) < wanted {
-            // The next chunk is tried first: a scan moves by one, a jump by halves.
+            // The next chunk is tried first: a scan moves by one, a jump does a binary search.
             low += 1;
             if low < high && self.last_key(self.chunk(low).0) >= wanted {
                 high = low;

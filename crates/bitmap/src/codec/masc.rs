@@ -6,9 +6,9 @@
 //! carried  [01][5: ones, 1 to 30][20: zeros / 31][5: zeros % 31]
 //! ```
 //!
-//! Bit 30 says whether the word holds a one. A run of zeros and the run of at most 30 ones after
-//! it are one *carried* word; otherwise each run has words of its own. A run longer than a word
-//! can say is split, full pieces first, and only the last piece of zeros carries.
+//! Bit 30 says whether the word holds a one. A run of zeros and the run of at most 30 ones after it
+//! are one *carried* word; otherwise each run has words of its own. A run too long for one word is
+//! split, full pieces first, and only the last piece of zeros carries.
 //!
 //! ```
 //! # use tapdex_bitmap::Codec;
@@ -44,7 +44,7 @@ const CARRIED_ONES_MAX: u32 = 30;
 const PURE_LENGTH_MAX: u64 = ((1 << 25) - 1) * GROUP_ROWS as u64 + 30;
 const CARRIED_ZEROS_MAX: u32 = ((1 << 20) - 1) * GROUP_ROWS + 30;
 
-/// Rows in a window of the paper: as many as a seven-bit number of groups can tell apart.
+/// Rows in a window of the paper: as many groups as a seven-bit number can count.
 pub const WINDOW_ROWS: u32 = 128 * GROUP_ROWS;
 
 /// See the [module](self).
@@ -73,11 +73,11 @@ fn unpack(word: u32) -> (u64, u64) {
     }
 }
 
-/// Where alternating runs go.
+/// Receives alternating runs.
 trait RunSink {
     fn zeros(&mut self, length: u64);
     fn ones(&mut self, length: u64);
-    /// So many runs of ones, each with the zeros before it.
+    /// A number of runs of ones, each with the zeros before it.
     fn runs(&mut self, zeros: &Items, ones: &Items, len: Len, _: &mut words::Words) {
         for (&zeros, &ones) in zeros.iter().zip(ones).take(len.items) {
             if zeros > 0 {
@@ -186,7 +186,7 @@ impl<T: WordTarget> RunSink for Windows<T> {
     }
 }
 
-/// Joins runs that touch and hands them to a sink.
+/// Joins runs that touch and passes them to a sink.
 #[derive(Debug)]
 struct Joiner<S> {
     sink: S,
@@ -326,7 +326,7 @@ impl<S: RunSink> Joiner<S> {
 
 /// The runs of a batch of ids, and room for the words that they become.
 ///
-/// Its arrays start at cache lines, so that a register's worth seldom lies on two of them.
+/// Its arrays start at cache lines, so that a full register seldom spans two of them.
 #[repr(C, align(64))]
 struct Batch {
     firsts: Items,
@@ -388,7 +388,7 @@ impl<T: WordTarget> Encoder for RunEncoder<T> {
     }
 }
 
-/// Puts the runs of a stream through a sink again, which compares the words.
+/// Passes the runs of a stream through a sink again, which compares the words.
 fn recheck<S: RunSink>(source: &[u8], rows: u32, mut joiner: Joiner<S>) -> Result<(), DecodeError> {
     let mut at = 0;
     for (index, &word) in words(source)?.iter().enumerate() {
@@ -493,7 +493,7 @@ impl<'a> RunCursor<'a> {
         false
     }
 
-    /// Hands the runs of the chunk that `seek` found to `each`.
+    /// Passes the runs of the chunk that `seek` found to `each`.
     #[inline(always)]
     fn for_chunk(&mut self, mut each: impl FnMut(u32, u32)) {
         let (from, end) = (self.from, self.from + u64::from(CHUNK_ROWS));
@@ -589,7 +589,7 @@ pub struct Windowed<'a> {
 pub struct Touched {
     /// Words that were read.
     pub read: usize,
-    /// Words that the query table let it pass over.
+    /// Words that the query table let it skip.
     pub skipped: usize,
 }
 
@@ -647,8 +647,9 @@ impl<'a> Windowed<'a> {
 
     /// Calls `each` with the first and last row of every run in `range`, cut to it, ascending.
     ///
-    /// The table tells which word the range starts in, and which words hold no one; neither those
-    /// nor the words outside the range are read. A run that a window cuts comes in two parts.
+    /// The table shows which word the range starts in, and which words hold no ones; neither those
+    /// nor the words outside the range are read. A run that crosses the end of a window comes in
+    /// two parts.
     pub fn range(&self, range: std::ops::Range<u32>, mut each: impl FnMut(u32, u32)) -> Touched {
         let mut read = 0;
         let windows = range.start / WINDOW_ROWS..range.end.div_ceil(WINDOW_ROWS);

@@ -5,10 +5,10 @@
 //! fill     [1][1: 0 empty, 1 full][5: position][25: number of groups, at least 1]
 //! ```
 //!
-//! A literal that differs from the fill before it in exactly one row is not written: the fill
-//! names the row instead, 1 for the first of the group and 31 for the last; 0 says that there is
-//! none. The fill's count does not include that group. A run of more groups than the count can
-//! say is split, full pieces first; only the last piece takes a literal in.
+//! A literal that differs from the fill before it in exactly one row is not written: the fill names
+//! the row instead, 1 for the first of the group and 31 for the last; 0 says that there is none.
+//! The fill's count does not include that group. A run of more groups than the count can hold is
+//! split, full pieces first; only the last piece takes a literal in.
 //!
 //! ```
 //! # use tapdex_bitmap::Codec;

@@ -10,7 +10,7 @@
 //! A literal of one to four rows is *nearly empty*, one that lacks one to four rows *nearly full*;
 //! its odd rows are listed ascending, 1 for the first row of the group, unused places 0. Either
 //! kind pairs with a fill of either value. Pairs are formed from the left: an item that can pair
-//! with the one before it does. A run of more groups than 23 bits can say is split, full pieces
+//! with the one before it does. A run of more groups than 23 bits can hold is split, full pieces
 //! first.
 //!
 //! ```
@@ -95,7 +95,7 @@ impl GroupCodec for PlwahPlus {
     }
 }
 
-/// What waits for a partner.
+/// An item that waits for a partner.
 #[derive(Debug, Clone, Copy)]
 enum Item {
     None,
@@ -103,7 +103,7 @@ enum Item {
         ones: bool,
         count: u32,
     },
-    /// The literal, and the pair word that says it with the fill left out, 0 if there is none.
+    /// The literal, and its pair word without the fill, 0 if there is none.
     Literal {
         payload: u32,
         pair: u32,

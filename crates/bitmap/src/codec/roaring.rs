@@ -12,8 +12,8 @@
 //! runs       [u16: runs] then [u16: first][u16: length - 1] ascending
 //! ```
 //!
-//! We write a container as runs where that is strictly smaller, and read every valid form: any
-//! Roaring library reads what we write, and we read what it writes.
+//! We write a container as runs if that is strictly smaller, and read every valid form: any Roaring
+//! library reads what we write, and we read what it writes.
 //!
 //! ```
 //! # use tapdex_bitmap::Codec;
@@ -22,11 +22,10 @@
 //! assert_eq!(bytes, [0x3A, 0x30, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 16, 0, 0, 0, 7, 0, 9, 0]);
 //! ```
 //!
-//! Wins nearly everywhere on speed: containers are found by their key, and bitsets are computed
-//! with as they lie. Loses on single long runs and on very sparse ids, where the 8 bytes of a
-//! container's header outweigh its content.
-//! Source: Lemire et al., "Roaring bitmaps: implementation of an optimized software library",
-//! 2018, and the published format specification.
+//! Wins nearly everywhere on speed: containers are found by their key, and bitsets are used in
+//! place. Loses on single long runs and on very sparse ids, where the 8 bytes of a container's
+//! header outweigh its content. Source: Lemire et al., "Roaring bitmaps: implementation of an
+//! optimized software library", 2018, and the published format specification.
 
 use std::cmp::Ordering;
 
@@ -52,12 +51,13 @@ const CONTAINERS_MAX: u32 = 1 << 16;
 #[derive(Debug, Clone, Copy)]
 pub struct Roaring;
 
-/// Bytes of a container of so many ids that is an array or a bitset.
+/// Bytes of a container of this many ids as an array or a bitset.
 fn plain_bytes(ids: u32) -> usize {
     if ids as usize <= ARRAY_MAX { 2 * ids as usize } else { BITSET_BYTES }
 }
 
-/// Bytes of the cheapest container of so many ids in so many runs, and whether it is of runs.
+/// Bytes of the smallest container for these numbers of ids and runs, and whether it consists of
+/// runs.
 pub(crate) fn container_bytes(ids: u32, runs: u32) -> (usize, bool) {
     let plain = plain_bytes(ids);
     let as_runs = 2 + 4 * runs as usize;
@@ -80,19 +80,19 @@ pub(crate) fn header_bytes(containers: usize, has_runs: bool) -> usize {
 
 /// Puts a set into containers; see [`Encoder`].
 ///
-/// The containers are written behind room for the header of as many as there can be, and moved at
-/// the end if there were fewer, or if only a later one than the first was of runs.
+/// The containers are written after room for a header of `chunks_max` containers, and moved at the
+/// end if there were fewer, or if only a container after the first consists of runs.
 #[derive(Debug)]
 pub struct RoaringEncoder<'t> {
     target: &'t mut Vec<u8>,
     start: usize,
     room: usize,
     chunks_max: usize,
-    /// Key and number of ids, and whether it is of runs, of each container.
+    /// For each container, its key, its number of ids, and whether it consists of runs.
     containers: Vec<(u16, u16, bool)>,
     /// Where each container starts, counted from the first.
     offsets: Vec<u32>,
-    /// Ids of the last chunk, to which more may come.
+    /// Ids of the last chunk, which may get more.
     open: Vec<u32>,
 }
 
@@ -293,7 +293,7 @@ impl Encoder for RoaringEncoder<'_> {
             let len = simd::zip(op, a, b, &mut bits);
             return self.chunk(key, Chunk::Bits { bits: &bits, len });
         }
-        // It will hardly be anything but a bitset, so it is combined where it is to stand.
+        // It will almost always be a bitset, so it is combined directly in its place.
         self.begin(key, len_min, false);
         let start = self.target.len();
         let len = simd::push_zip(op, a, b, self.target);
@@ -351,19 +351,20 @@ impl Encoder for RoaringEncoder<'_> {
     }
 }
 
-/// With fewer runs than this for each id that follows its neighbour, they are not spread out.
+/// With fewer runs than this for each id that follows its neighbour, runs are not expanded to ids.
 const RUNS_PER_NEIGHBOUR: usize = 8;
 
 /// Appends a set of few ids a chunk, all of whose containers are arrays; false, and nothing
 /// appended, for any other set.
 ///
-/// Where chunks are about as many as ids, going from chunk to chunk waits for a branch at each.
-/// Here the header is made a batch of ids at a time, and the arrays are the low halves of all ids.
+/// If there are about as many chunks as ids, going from chunk to chunk costs a mispredicted branch
+/// for each. Here the header is made a batch of ids at a time, and the arrays are the low halves of
+/// all ids.
 fn encode_arrays(ids: &[u32], target: &mut Vec<u8>) -> bool {
     const IDS_PER_CHUNK_MAX: usize = 16;
     let (steps, neighbours) = count_steps(ids);
     let containers = steps as usize + 1;
-    // A container of runs holds three pairs of neighbours at least.
+    // A container of runs holds at least three pairs of neighbours.
     if ids.len() / containers > IDS_PER_CHUNK_MAX || neighbours >= 3 {
         return false;
     }
@@ -745,8 +746,8 @@ impl<'a> RoaringCursor<'a> {
         found.map_or(Chunk::Array(&[]), |(chunk, _)| chunk)
     }
 
-    /// How many ids are in both; one tight loop, since small containers cost little more than the
-    /// way to them.
+    /// How many ids are in both; one tight loop, since for small containers most of the cost is in
+    /// finding them.
     pub(crate) fn and_count(&self, other: &RoaringCursor<'_>) -> u64 {
         let (mut i, mut j) = (self.at, other.at);
         let mut count = 0;

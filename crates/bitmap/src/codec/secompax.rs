@@ -66,7 +66,7 @@ impl TripleRule for Secompax {
         let [a, b, c] = digests.map(Digest);
         if a.is_dirty() & b.is_short() & (b.count() <= LFL_COUNT_MAX) & c.is_dirty() {
             let (x, z) = (a.nearly_full(), c.nearly_full());
-            // As in `LFL`, without a look-up, which could not be done for sixteen at once.
+            // As in `LFL`, but without a table look-up, which could not be vectorised.
             let code = if x == z { 0b0010 + x } else { 0b0100 + x };
             let header = code << 28 | a.place() << 26 | c.place() << 24 | b.ones() << 23;
             header | b.count() << 16 | a.byte() << 8 | c.byte()

@@ -1,10 +1,10 @@
-//! What COMPAX, COMPAX2 and SECOMPAX share: three neighbours that become one word.
+//! Shared by COMPAX, COMPAX2 and SECOMPAX: three neighbours that become one word.
 //!
-//! From the left: when a fill, a literal and a fill, or a literal, a fill and a literal, stand at
-//! the place at hand and fit the codec's word, they become that word; otherwise the first of them
-//! is written alone and the next place is tried. The first word decides the kind, so there is
-//! never a choice. A fill or literal alone is a word too, and all that a rule has to know of it
-//! can be read off that word.
+//! From the left: if a fill, a literal and a fill, or a literal, a fill and a literal, are at the
+//! current place and fit the codec's word, they become that word; otherwise the first of them is
+//! written alone and the next place is tried. The first word decides the kind, so there is never a
+//! choice. A fill or literal alone is a word, too, and a rule can read all it needs to know from
+//! that word.
 
 use crate::groups::{Batch, FULL, GroupSink, WordTarget};
 use crate::simd::words::{PairRule, TripleRule, pair_words, triple_words, turn_words};
@@ -20,7 +20,7 @@ pub trait Rule: TripleRule {
 /// The word of a literal alone, in all three codecs; that of a fill of zeros is its count.
 pub(crate) const LITERAL: u32 = 1 << 31;
 
-/// A nearly full literal has at least so many rows.
+/// A nearly full literal has at least this many rows.
 pub(crate) const NEARLY_FULL_ROWS: u32 = 23;
 
 /// The bits of byte `place` of a group; the highest has seven.
@@ -29,14 +29,14 @@ pub(crate) fn byte_mask(place: u32) -> u32 {
     (0xFF << (8 * (place & 3))) & FULL
 }
 
-/// The group that a merged word says: one byte, and zeros or ones around it.
+/// The group that a merged word stands for: one byte, and zeros or ones around it.
 #[inline(always)]
 pub(crate) fn dirty(nearly_full: bool, place: u32, byte: u32) -> u32 {
     let around = if nearly_full { FULL & !byte_mask(place) } else { 0 };
     around | (byte << (8 * (place & 3))) & byte_mask(place)
 }
 
-/// What a rule has to know of a word, in the fields of a number:
+/// What a rule has to know about a word, in the fields of a number:
 ///
 /// ```text
 /// [7: 0][1: fill value][8: groups]
@@ -196,8 +196,8 @@ impl<T: WordTarget, R: Rule> Sink<T, R> {
         };
         let mut items = len.items;
         if let (Some(first), true) = (in_turn, batch.gap_min > 0) {
-            // Fills and literals take turns, so that each is looked at as what it is. What is held
-            // back is the first item, if anything is; its fill may be gone.
+            // Fills and literals alternate, so each is handled by its own kind. If something is
+            // held back, it is the first item; its fill may be gone.
             if let Some((fill, literal)) = first {
                 gaps.copy_within(..items, 1);
                 payloads.copy_within(..items, 1);
@@ -218,7 +218,7 @@ impl<T: WordTarget, R: Rule> Sink<T, R> {
             return;
         }
         let new = pair_words::<Alone>(gaps, payloads, *len, &mut alone[2..]);
-        // What was held back stands right before it.
+        // The words held back come right before it.
         let from = 2 - self.len;
         alone[from..2].copy_from_slice(held);
         let words = &alone[from..];

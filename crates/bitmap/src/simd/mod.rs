@@ -13,7 +13,7 @@ pub(crate) mod words;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// What becomes of two bits.
+/// An operation on two bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BitOp {
     /// Set in both.
@@ -26,7 +26,7 @@ pub enum BitOp {
     AndNot,
 }
 
-/// Ids past the end of a result that kernels may write to: one 512-bit register's worth.
+/// Ids past the end of a result that kernels may write to: one full 512-bit register.
 pub(crate) const SLACK: usize = 32;
 
 /// Declares one function per loop, which runs the best version of it that the machine has.

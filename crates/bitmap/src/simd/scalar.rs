@@ -1,4 +1,4 @@
-//! The reference: plain Rust, the meaning that every other file of this folder has to keep.
+//! The reference in plain Rust: every other file of this folder has to give the same results.
 //!
 //! Loops over bitsets are written so that the compiler turns them into vector code when it is
 //! allowed to, which is also why they count in 64 bits; the dispatcher compiles them once more
@@ -116,7 +116,7 @@ pub(super) fn and_count_arrays(a: &Ids16, b: &Ids16) -> u32 {
     count
 }
 
-/// Whether one list is so much longer that each id of the other is better searched for in it.
+/// Whether one list is so much longer that it is better to search it for each id of the other.
 #[inline(always)]
 pub(super) fn jumps(a: &Ids16, b: &Ids16) -> bool {
     const FACTOR: usize = 64;
@@ -149,7 +149,7 @@ fn for_common(a: &Ids16, b: &Ids16, mut each: impl FnMut([u8; 2])) {
     }
 }
 
-/// The ids in either list, or where `both` is false in exactly one; `out` holds all of them.
+/// The ids in either list, or, if `both` is false, in exactly one; `out` holds all of them.
 #[inline(always)]
 pub(super) fn merge_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16, both: bool) -> usize {
     let (mut i, mut j, mut len) = (0, 0, 0);

@@ -1,22 +1,22 @@
 //! From ids to words, a batch at a time: how the encoders of the run-length codecs write.
 //!
-//! An encoder that looks at one id after the other waits for branches that nobody can foresee. So
-//! a batch of ids is taken through steps that each do one thing to all of it: gather the ids into
-//! groups or runs, work out the words of each, and drop the places that have none. What a codec
-//! has to say is plain code about one item, which the compiler turns into vector code here.
+//! An encoder that looks at one id after the other waits for branches that cannot be predicted. So
+//! a batch of ids goes through steps that each do one thing to all of it: gather the ids into
+//! groups or runs, compute the words of each, and drop the places that have none. A codec only
+//! provides plain code for one item, which the compiler turns into vector code here.
 
 use super::scalar;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 
-/// Ids in a batch, at most.
+/// The most ids in a batch.
 pub(crate) const BATCH: usize = 256;
-/// Items of a batch and a register's worth of room after them: kernels write whole registers.
+/// Items of a batch and room for a full register after them: kernels write whole registers.
 pub(crate) const ROOM: usize = BATCH + 16;
 
 /// Room for an array of the items of a batch.
 pub(crate) type Items = [u32; ROOM];
-/// Room for the words of a batch: two an item, and a few that were held back.
+/// Room for the words of a batch: two per item, and a few that were held back.
 pub(crate) type Words = [u32; 2 * ROOM];
 
 /// How many items there are, and what to expect of them.
@@ -24,19 +24,20 @@ pub(crate) type Words = [u32; 2 * ROOM];
 pub(crate) struct Len {
     /// How many.
     pub items: usize,
-    /// Hardly any of them has two words. Only the speed depends on it.
+    /// Whether hardly any of them has two words. Only the speed depends on it.
     pub is_plain: bool,
 }
 
 impl Len {
-    /// The items that so many ids were gathered into, one an id but for few.
+    /// The number of items that these ids were gathered into; plain if nearly every id is an item
+    /// of its own.
     pub(crate) fn new(items: usize, ids: usize) -> Self {
         const FEW: usize = 4;
         Self { items, is_plain: ids < items + FEW }
     }
 }
 
-/// What there is to know of the groups of a batch besides their payloads.
+/// What is known about the groups of a batch besides their payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Groups {
     /// How many there are.
@@ -54,14 +55,14 @@ pub(crate) struct Groups {
 /// The words of items that do not depend on their neighbours.
 pub(crate) trait PairRule {
     /// At most two words, in order, for `gap` before `body`; 0 where there is none. Two numbers
-    /// stand for an item: empty groups and a group's payload, or rows without and with an id. It
-    /// is also called on what is left over in a register, and must take any numbers.
+    /// stand for an item: empty groups and a group's payload, or rows without and with an id. It is
+    /// also called on leftover values in a register, and must accept any numbers.
     fn words(gap: u32, body: u32) -> [u32; 2];
 }
 
-/// The words of items that may join the one before them, which then joins no other.
+/// The words of items that may join the item before them, which then joins no other.
 pub(crate) trait LinkRule {
-    /// The word of a body with a gap that joins it, less the gap; 0 if none can.
+    /// The word of a body with a gap that joins it, without the gap; 0 if none can.
     fn pair(body: u32) -> u32;
     /// Whether a gap can join a body that has this pair word.
     fn joins(pair: u32, gap: u32) -> bool;
@@ -128,16 +129,16 @@ dispatch! {
     fn count_steps(ids: &[u32]) -> (u32, u32);
     /// Appends the low halves of ids, little-endian.
     fn push_halves(ids: &[u32], target: &mut Vec<u8>) -> ();
-    /// The words of the first `len` items, in order; how many there are. `out` has room for two
-    /// an item and a register's worth, here and below.
+    /// The words of the first `len` items, in order; how many there are. `out` has room for two per
+    /// item and a full register, here and below.
     fn pair_words<R: PairRule>(gaps: &Items, bodies: &Items, len: Len, out: &mut [u32]) -> usize;
     /// The words of the first `len` items, in order, `before` being the body before the first and
     /// whether it is open; how many there are, and whether the last body is open.
     fn link_words<R: LinkRule>(before: (u32, bool), gaps: &Items, bodies: &Items, len: usize,
         out: &mut [u32]) -> (usize, bool);
     /// What the first `len` words become when triples join from the left; how many there are, and
-    /// how many of the last two words were not used, because a word to come may join them. There
-    /// is a register's worth of anything behind the words.
+    /// how many of the last two words were not used, because a word to come may join them. There is
+    /// room for a full register, with any content, after the words.
     fn triple_words<R: TripleRule>(words: &[u32], len: usize, out: &mut [u32]) -> (usize, usize);
     /// The same for the first `len` items, each a gap that is not 0 and a payload, whose words
     /// alone are the gap and the payload with bit 31 set. `taken` says that the first gap is not

@@ -1,4 +1,4 @@
-//! What all commands that ask an archive have in common.
+//! Shared code of all commands that search an archive.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use tapdex_engine::time::{TimeRange, format_time, parse_time};
 use super::missing::{self, AllowArg, Story};
 use super::{filter_file, note};
 
-/// The archive that commands use unless they are told otherwise.
+/// The archive that commands use by default.
 pub(crate) const DEFAULT_ARCHIVE: &str = "tapdex-archive";
 
 /// Where an archive is.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ArchiveArg {
-    /// Archive to ask.
+    /// Archive to search.
     #[arg(
         short = 'r',
         long = "archive",
@@ -33,9 +33,9 @@ pub(crate) struct ArchiveArg {
 /// The language of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum SyntaxArg {
-    /// Told from the filter.
+    /// Recognised from the filter.
     Auto,
-    /// pcap-filter(7), as tcpdump takes it.
+    /// pcap-filter(7), as in tcpdump.
     Pcap,
     /// Display filters of Wireshark.
     Wireshark,
@@ -58,19 +58,19 @@ pub(crate) struct QuestionArgs {
     utc: bool,
     #[command(flatten)]
     pub(crate) allow: AllowArg,
-    /// Look behind VLAN tags, too, one or two of them: ask for 'F or (vlan and F) or (vlan and vlan
-    /// and F)', where F is the filter.
+    /// Also look behind one or two VLAN tags: search for 'F or (vlan and F) or (vlan and vlan and
+    /// F)', where F is the filter.
     #[arg(long)]
     through_tags: bool,
     /// Language of the filter.
     #[arg(long, value_enum, default_value = "auto")]
     syntax: SyntaxArg,
-    /// Read the filter from a file, or from standard input for -: a filter, or a list of
-    /// addresses, networks and MAC addresses, one a line. With FILTER, both have to hold.
+    /// Read the filter from a file, or from standard input for -: a filter, or a list of addresses,
+    /// networks and MAC addresses, one per line. With FILTER, packets must match both.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     filter_file: Option<PathBuf>,
-    /// What to look for, as tcpdump takes it: 'host 10.1.2.3 and tcp port 443'. Words are joined
-    /// by spaces. Without a filter, all packets.
+    /// Filter, as in tcpdump: 'host 10.1.2.3 and tcp port 443'. Words are joined by spaces. Without
+    /// a filter, all packets match.
     #[arg(value_name = "FILTER", verbatim_doc_comment)]
     filter: Vec<String>,
 }
@@ -130,7 +130,7 @@ impl QuestionArgs {
         Ok(Archive::open(&self.archive.archive)?)
     }
 
-    /// Opens the archive, finds all packets that match, and says what is left out.
+    /// Opens the archive, finds all packets that match, and reports what is left out.
     pub(crate) fn records(&self, query: &Query) -> anyhow::Result<Answers> {
         let answers = searched(self.open()?.search(query)?.records())?;
         note_left_out(&answers, query);
@@ -149,7 +149,7 @@ pub(crate) fn searched<T>(answer: Result<T, SearchError>) -> anyhow::Result<T> {
     })
 }
 
-/// Says which links are left out, and that no packet can match, which is an error with tcpdump.
+/// Reports which links are left out, and whether no packet can match, which is an error in tcpdump.
 pub(crate) fn note_left_out(answers: &Answers, query: &Query) {
     for refusal in answers.refused() {
         note(&format!("packets of {} are left out: {}", refusal.link, refusal.reason));
@@ -159,7 +159,7 @@ pub(crate) fn note_left_out(answers: &Answers, query: &Query) {
     }
 }
 
-/// Refuses to write over the packets that are asked for.
+/// Refuses to overwrite the captures that are being searched.
 pub(crate) fn check_target(answers: &Answers, target: &Path) -> anyhow::Result<()> {
     let Ok(target) = target.canonicalize() else {
         return Ok(());
@@ -174,7 +174,7 @@ pub(crate) fn check_target(answers: &Answers, target: &Path) -> anyhow::Result<(
     Ok(())
 }
 
-/// Tells tcpdump's users what they may not be aware of, and why there may be nothing.
+/// Tells users of tcpdump what they may not expect, and why there may be no results.
 pub(crate) fn note_unseen(answers: &Answers, query: &Query) {
     let packets = answers.outer_only(query);
     if packets > 0 {
@@ -193,7 +193,7 @@ pub(crate) fn note_unseen(answers: &Answers, query: &Query) {
     }
 }
 
-/// Says which times the archive has packets from, if none of them was asked for.
+/// Reports which times the archive has packets from, if the query is about other times only.
 fn note_times(answers: &Answers, query: &Query) {
     if answers.segments.iter().any(|(_, answer)| !answer.pruned_by_time) {
         return;
@@ -212,7 +212,7 @@ fn note_times(answers: &Answers, query: &Query) {
     note(&format!("0 packets; the archive covers {first} to {last}, you asked {asked}"));
 }
 
-/// That a filter does not look behind VLAN tags.
+/// The message that a filter does not look behind VLAN tags.
 pub(crate) fn tagged_text(BehindTags { packets, is_exact }: BehindTags) -> String {
     let most = if is_exact { "" } else { "up to " };
     format!(
@@ -227,7 +227,7 @@ pub(crate) fn missing(answers: &Answers) -> Vec<Story> {
     missing::stories(&answers.gaps)
 }
 
-/// Writes what is missing, a JSON object a line.
+/// Writes what is missing, one JSON object per line.
 pub(crate) fn write_missing(answers: &Answers, out: &mut dyn Write) -> anyhow::Result<()> {
     for story in missing(answers) {
         line(out, format_args!(r#"{{"incomplete":{}}}"#, story.json()))?;
@@ -235,12 +235,12 @@ pub(crate) fn write_missing(answers: &Answers, out: &mut dyn Write) -> anyhow::R
     Ok(())
 }
 
-/// Says what is missing; then an error that says that the answer is incomplete, if it is.
+/// Reports what is missing; returns an error if the answer is incomplete and that is not allowed.
 pub(crate) fn finish(answers: &Answers, allow: AllowArg) -> anyhow::Result<()> {
     missing::report(&missing(answers), allow)
 }
 
-/// Writes a line and says so if that fails.
+/// Writes a line; an error says that writing failed.
 pub(crate) fn line(out: &mut dyn Write, text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
     writeln!(out, "{}", super::escaped(&text.to_string())).context(super::CANNOT_WRITE)
 }

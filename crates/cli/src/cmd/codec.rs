@@ -101,7 +101,7 @@ struct DecodeArgs {
     raw: bool,
 }
 
-/// A codec that was asked for, or the wish for the smallest.
+/// A codec that was named, or `auto` for the smallest.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Choice {
     Auto,
@@ -166,7 +166,7 @@ fn list(out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 fn encode(args: &EncodeArgs, input: &mut dyn BufRead, out: &mut dyn Write) -> anyhow::Result<()> {
-    // Before the input is read: nobody should type ids only to hear of a flag.
+    // Checked before the input is read: nobody should type ids only to learn about a wrong flag.
     let form = match args.codec {
         Choice::Auto => {
             args.options.check(None)?;

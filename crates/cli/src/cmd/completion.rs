@@ -36,7 +36,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> anyhow::Result<()> {
-    // By way of memory: it would not survive a pipe that is closed.
+    // Written to memory first: the generator would panic if the pipe is closed.
     let mut script = vec![];
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "tapdex", &mut script);
     out.write_all(&script).context(CANNOT_WRITE)

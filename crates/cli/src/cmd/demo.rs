@@ -149,9 +149,9 @@ fn say(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {
     out.flush().context(CANNOT_WRITE)
 }
 
-/// Five questions to which there is something to find.
+/// Five filters that match something.
 fn filters(profile: &Profile) -> [String; 5] {
-    // Two hosts that do talk to each other over TCP, somewhere in the middle.
+    // Two hosts that talk to each other over TCP, somewhere in the middle.
     let mut traffic = Traffic::new(&Profile { packets: profile.packets, ..profile.clone() });
     let mut headers = Headers::default();
     let mut pair = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), 443);
@@ -201,7 +201,7 @@ fn compare(
 fn has_tcpdump() -> bool {
     let mut command = Command::new("tcpdump");
     let output = command.arg("--version").stdin(Stdio::null()).output();
-    // Older ones cannot count.
+    // Older versions cannot count.
     output.is_ok_and(|output| {
         let text = [output.stdout, output.stderr].concat();
         output.status.success() && String::from_utf8_lossy(&text).contains("tcpdump version 4.99")
@@ -220,7 +220,7 @@ fn ask_tcpdump(path: &Path, filter: &str) -> anyhow::Result<u64> {
     })
 }
 
-/// What a look at every packet counts.
+/// The count of a scan of all packets.
 fn scan(path: &Path, query: &Query) -> anyhow::Result<u64> {
     let mut reader = capture::open(path)?;
     let mut headers = Headers::default();

@@ -33,24 +33,23 @@ pub(super) struct Used {
 }
 
 impl DeviceArg {
-    /// What a text says, where it does not come from the option.
+    /// Parses a text that does not come from the option.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         Ok(Self { device: parse(text)? })
     }
 
-    /// Opens the device. Fails only where a GPU was asked for by name; that is before anything else
-    /// is done.
+    /// Opens the device, before anything else is done. Fails only if a GPU was asked for by name.
     pub(super) fn open(self) -> anyhow::Result<Used> {
         match self.device {
-            // Reading, decoding and grouping packets is the CPU's part either way and takes the
-            // longest, so a GPU only adds the copies.
+            // The CPU reads, decodes and groups packets in any case, which takes the longest, so a
+            // GPU only adds the copies.
             DeviceChoice::Auto | DeviceChoice::Cpu => Ok(Used { device: None }),
             DeviceChoice::Cuda(_) => Ok(Used { device: Some(open_gpu(self.device)?) }),
         }
     }
 }
 
-/// Opens a GPU, and nothing else will do.
+/// Opens a GPU; there is no fallback.
 pub(super) fn open_gpu(choice: DeviceChoice) -> anyhow::Result<Arc<dyn Device>> {
     let opened = choice.open().with_context(|| format!("--device {choice}"))?;
     let device = Opened::into_device(opened);
@@ -63,13 +62,13 @@ impl Used {
         self.device.clone()
     }
 
-    /// Which one it is, for the end of a summary; nothing where it is the CPU.
+    /// Its name, for the end of a summary; empty for the CPU.
     pub(super) fn shown(&self) -> String {
         let name = |device: &Arc<dyn Device>| format!("; device: {}", device.facts().name);
         self.device.as_ref().map(name).unwrap_or_default()
     }
 
-    /// The same where the device is not made use of, and why.
+    /// The same if the device is not used, with the reason.
     pub(super) fn shown_unused(&self, why: &str) -> String {
         self.device.as_ref().map(|_| format!("; device: cpu ({why})")).unwrap_or_default()
     }

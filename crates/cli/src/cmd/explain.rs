@@ -16,16 +16,16 @@ use super::missing::json_list;
 
 /// Show how a filter is understood and how it is answered.
 ///
-/// Prints the filter with all names as numbers and all parentheses, then what each of its
-/// conditions finds in the index, and last what it took to answer all of it:
+/// Prints the filter with names resolved to numbers and with all parentheses, then what each
+/// condition finds in the index, and last the work needed to answer the whole filter:
 ///
 ///     tapdex explain 'host 10.1.2.3 and tcp port 443'
 ///     tapdex explain --json 'tcp[20:4] == 0x47455420'
 ///     tapdex explain 'ip.addr != 10.0.0.1'
 ///
 /// A condition is answered by columns, by packets (those that the other conditions leave are read),
-/// or partly: by columns, but for some packets with uncommon headers. Weight is how many bytes of
-/// bitmaps are read for it, at least.
+/// or partly: by columns, except for some packets with uncommon headers. Weight is the least number
+/// of bytes of bitmaps that are read for it.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -46,12 +46,12 @@ fn how(term: &TermPlan, packets: u64) -> &'static str {
     }
 }
 
-/// What there is to say.
+/// What is reported.
 struct Report<'a> {
     query: &'a Query,
     answers: &'a Answers,
     terms: Vec<TermPlan>,
-    /// Packets of the segments that were asked.
+    /// Packets of the segments that were searched.
     packets: u64,
     seconds: f64,
     notes: Vec<String>,
@@ -101,7 +101,7 @@ impl Report<'_> {
         [(from_ns > 0).then(|| format_time(from_ns)), to_ns.map(format_time)]
     }
 
-    /// Segments: all, passed over by their times, by their keys, and asked.
+    /// Segments: all, skipped by their times, skipped by their keys, and searched.
     fn segments(&self) -> [usize; 4] {
         let answers = self.answers;
         let count = |by: fn(&tapdex_engine::query::Answer) -> bool| {

@@ -25,30 +25,29 @@ use super::{CANNOT_WRITE, Nothing, note};
 
 /// Write the packets that match a filter as a capture.
 ///
-/// Packets come in the order of their times, from all captures of the archive, with the interfaces
-/// that they came from:
+/// Packets are written in order of time, from all captures of the archive, with their interfaces:
 ///
 ///     tapdex extract 'host 10.1.2.3 and tcp port 443' -w https.pcapng
 ///     tapdex extract -r archive --from -15m 'udp port 53' -w - | tcpdump -nn -r -
 ///     tapdex extract --flow 'tcp[tcpflags] & tcp-rst != 0' -w resets.pcap
 ///     tapdex extract --follow --from now 'port 53' -w - | wireshark -k -i -
 ///
-/// The file is pcapng unless its name ends in .pcap or -F says so; a pcap file has room for one
-/// link type only. A pcapng file also says how many packets of an interface the archive has from
-/// the times asked about, and how many were lost then. It has its name when it is complete; Ctrl-C
-/// leaves nothing behind. When no packet matches it is a capture without packets, and the exit code
-/// is 0 (1 with --fail-if-empty).
+/// The file is pcapng unless its name ends in .pcap or -F says otherwise; a pcap file can have only
+/// one link type. A pcapng file also says how many packets of each interface the archive has from
+/// the requested times, and how many were lost then. The file gets its name when it is complete;
+/// Ctrl-C leaves nothing behind. If no packet matches, it is a capture without packets, and the
+/// exit code is 0 (1 with --fail-if-empty).
 ///
-/// With --flow all packets of the conversations are written in which a packet matches: those
-/// between the same addresses and ports, in both directions, with VLAN tags or without. Of packets
-/// without ports, such as ICMP, those between the same addresses with the same protocol. --from and
-/// --to hold for them, too.
+/// With --flow, all packets of a conversation are written if one of its packets matches: all
+/// packets between the same addresses and ports, in both directions, with or without VLAN tags. For
+/// packets without ports, such as ICMP, these are the packets between the same addresses with the
+/// same protocol. --from and --to apply to them, too.
 ///
-/// With --follow packets are written as tapdex record gets them, until Ctrl-C; the file is complete
-/// then, and the exit code is 0. A second Ctrl-C leaves nothing behind.
+/// With --follow, packets are written as tapdex record receives them, until Ctrl-C; the file is
+/// then complete, and the exit code is 0. A second Ctrl-C leaves nothing behind.
 ///
-/// Exits with 3 if packets from the times asked about may be missing, which is said; the others
-/// are written. --allow-incomplete makes that 0.
+/// If packets from the requested times may be missing, this is reported, the others are written,
+/// and the exit code is 3, or 0 with --allow-incomplete.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -63,19 +62,20 @@ pub(crate) struct Args {
     /// Stop after this many packets.
     #[arg(short = 'c', value_name = "N")]
     count_max: Option<u64>,
-    /// Stop before there are more than this many bytes of packets.
+    /// Stop before the packets exceed this many bytes.
     #[arg(long, value_name = "N")]
     limit_bytes: Option<u64>,
     /// Write the whole conversations of the packets that match.
     #[arg(long)]
     flow: bool,
-    /// Then go on with what is being recorded, until Ctrl-C; --from now leaves out the rest.
+    /// Then continue with packets as they are recorded, until Ctrl-C; --from now skips older
+    /// packets.
     #[arg(long, conflicts_with_all = ["flow", "fail_if_empty"])]
     follow: bool,
     /// Exit with 1 if no packet matches.
     #[arg(long)]
     fail_if_empty: bool,
-    /// Replace FILE if it is there.
+    /// Replace FILE if it exists.
     #[arg(long)]
     force: bool,
 }
@@ -88,7 +88,7 @@ fn rights(args: &Args, answers: &Answers) -> Rights {
     };
     let sources = answers.segments.iter().filter(|(_, answer)| answer.count > 0);
     let rights = sources.map(|(segment, _)| of(segment)).fold(Rights::USUAL, Rights::and);
-    // Recordings that are yet to come.
+    // For recordings that are still to come.
     if args.follow { rights.and(Rights::GROUP) } else { rights }
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let started = Instant::now();
     let query = args.question.query()?;
     if args.follow {
-        // Before the file is opened: Ctrl-C is to complete it.
+        // Before the file is opened, so that Ctrl-C completes it.
         follow::watch();
     }
     let mut output = Output::open(&args.write, args.force, Rights::OWNER, out)?;
@@ -118,7 +118,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let has_failed = answers.gaps.iter().any(|gap| gap.error.is_some());
     if args.write.is_file() && has_failed && !args.question.allow.allow_incomplete {
-        // What is there may be worth more than a part of the answer.
+        // An existing file may be worth more than a part of the answer.
         drop(output);
         note(&format!("{} is left as it was", args.write.display()));
     } else {
@@ -169,7 +169,7 @@ fn write(
         interfaces: Vec::new(),
         numbers: HashMap::new(),
         written: Vec::new(),
-        // Nothing is known of interfaces that are to come.
+        // Nothing is known about later interfaces.
         merged: if args.follow { (1_000_000_000, 0) } else { merged(answers) },
         packets: 0,
         bytes: 0,
@@ -184,7 +184,7 @@ fn write(
         missed = follow::run(archive, query, answers, &mut following)?;
     }
     if extract.interfaces.is_empty() {
-        // Readers want to know of an interface, even if it has no packets.
+        // Readers expect an interface, even if there are no packets.
         let first = answers.segments.first();
         let interface = first.and_then(|(s, _)| s.note().layout.interfaces.first());
         let interface = interface.map_or(Interface::new(1, 1_000_000_000), Interface::clone);
@@ -200,7 +200,7 @@ fn write(
     Ok(Written { packets, bytes, stopped, gaps, missed })
 }
 
-/// What was asked, for whoever finds the file.
+/// The query, for whoever finds the file.
 fn comment(args: &Args, query: &Query) -> String {
     const TEXT_MAX: usize = 4_000;
     let mut text: String = query.text().chars().take(TEXT_MAX).collect();
@@ -242,7 +242,7 @@ fn merged(answers: &Answers) -> (u64, u32) {
 struct Extract<W: Write> {
     writer: CaptureWriter<W>,
     format: FileFormat,
-    /// Those that packets came from; their place is their number in the file.
+    /// The interfaces that packets came from; the index is the number in the file.
     interfaces: Vec<Interface>,
     /// The same, by what they are.
     numbers: HashMap<Interface, u32>,
@@ -282,8 +282,8 @@ impl<W: Write> Extract<W> {
         Ok(packets.into_gaps())
     }
 
-    /// Writes how many packets the archive has from each interface and from the times asked about,
-    /// matching or not, and how many were lost then. Which interface has lost them is not known.
+    /// Writes how many packets the archive has from each interface and from the requested times,
+    /// matching or not, and how many were lost then. It is not known which interface lost them.
     fn write_statistics(&mut self, query: &Query, answers: &Answers) -> anyhow::Result<()> {
         let TimeRange { from_ns: from, to_ns: to } = query.times();
         let all = Query::new(Filter::parse("", 0)?, query.times());
@@ -387,8 +387,8 @@ impl<W: Write> Extract<W> {
     }
 }
 
-/// What an interface of the new file has in common with one of the archive's, whose clock may be
-/// another.
+/// What an interface of the new file has in common with one of the archive; their clocks may
+/// differ.
 fn same(interface: &Interface) -> (u16, u32, &str, &str) {
     let Interface { link, snaplen, name, description, .. } = interface;
     (*link, *snaplen, name, description)

@@ -12,12 +12,12 @@ use tapdex_engine::time::TimeRange;
 /// The most bytes that are read; that is about a million addresses.
 const FILE_LEN_MAX: u64 = 16 << 20;
 
-/// Understands a filter of the command line; without a language, that is told from it.
+/// Parses a filter from the command line; if no language is given, it is recognised from the text.
 pub(super) fn parse(text: &str, syntax: Option<Syntax>, now_ns: u64) -> anyhow::Result<Filter> {
     understood(text, syntax, now_ns).map_err(|error| anyhow::anyhow!(rendered(&error, text)))
 }
 
-/// Understands what is in a file, joined to the filter of the command line by `and`.
+/// Parses a filter file, joined to the filter of the command line by `and`.
 pub(super) fn read(
     path: &Path,
     words: &str,
@@ -94,7 +94,7 @@ fn without_comments(text: &str) -> String {
     for letter in text.chars() {
         inside = letter != '\n' && (inside || letter == '#' && before.is_whitespace());
         match inside {
-            // As many bytes, so that places stay what they are.
+            // As many bytes, so that offsets stay the same.
             true => blank.extend(std::iter::repeat_n(' ', letter.len_utf8())),
             false => blank.push(letter),
         }
@@ -119,7 +119,7 @@ struct List<'t> {
     mac: Vec<&'t str>,
 }
 
-/// The list that a text is: its first word is an address, which no filter starts with.
+/// The list in a text, if it is one: its first word is an address, which no filter starts with.
 fn list(text: &str) -> Result<Option<List<'_>>, FilterError> {
     let mut list = List::default();
     let mut first = true;
@@ -161,7 +161,7 @@ enum Entry {
     Mac,
 }
 
-/// The kind of an entry, and whether no bit is set behind its prefix.
+/// The kind of an entry, and whether no bit is set after its prefix.
 fn entry_kind(entry: &str) -> Option<(Entry, bool)> {
     let (address, len) = match entry.split_once('/') {
         Some((address, len)) => (address, Some(len.parse::<u32>().ok()?)),

@@ -13,14 +13,14 @@ use tapdex_record::status::Status;
 use super::ask::now_ns;
 use super::{CANNOT_WRITE, Incomplete, chain, interrupt, note};
 
-/// How often we look for new packets.
+/// How often to check for new packets.
 const EVERY: Duration = Duration::from_millis(200);
-/// How long after the last time that is wanted packets of it may still be written.
+/// How long after the end of the requested times their packets may still be written.
 const LATE_NS: u64 = 3_000_000_000;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C ends the following, and not the process; another one ends that, too.
+/// From now on Ctrl-C ends following, but not the process; a second one ends the process, too.
 pub(super) fn watch() {
     interrupt::handle(|| {
         if STOP.swap(true, Ordering::Relaxed) {
@@ -29,23 +29,24 @@ pub(super) fn watch() {
     });
 }
 
-/// Whether somebody has enough.
+/// Whether Ctrl-C, or a signal with the same effect, has ended following.
 pub(super) fn is_stopped() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// Who gets the packets.
+/// Receives the packets.
 pub(super) trait Follower {
-    /// Takes a packet; whether it wants more.
+    /// Takes a packet; returns whether it wants more.
     fn packet(&mut self, fresh: &Fresh<'_>) -> anyhow::Result<bool>;
-    /// All that there was has been handed over: time to show it.
+    /// Called when all packets so far have been passed on: time to show them.
     fn pause(&mut self) -> anyhow::Result<()>;
     /// Whether the packets go to standard output.
     fn is_on_stdout(&self) -> bool;
 }
 
-/// Hands packets over as they are recorded, until the follower has enough, Ctrl-C, or the time that
-/// is wanted is over. How many recordings could not be read to their end; they have been named.
+/// Passes packets on as they are recorded, until the follower has enough, Ctrl-C is pressed, or the
+/// requested times are over. Returns how many recordings could not be read to their end; they have
+/// been reported.
 pub(super) fn run(
     archive: &Archive,
     query: &Query,
@@ -85,7 +86,7 @@ pub(super) fn run(
             return Ok(missed);
         }
         if follower.is_on_stdout() && !has_reader() {
-            // As if we had written something and were told.
+            // As if we had written something and got this error.
             let gone = io::Error::from(io::ErrorKind::BrokenPipe);
             return Err(gone).context(CANNOT_WRITE);
         }
@@ -93,17 +94,17 @@ pub(super) fn run(
     }
 }
 
-/// Whether somebody reads what goes to standard output, or may do so later.
+/// Whether standard output has a reader, or may get one later.
 fn has_reader() -> bool {
     let stdout = io::stdout();
     let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
-    // What cannot be asked is written to until that fails.
+    // If it cannot be polled, it is written to until that fails.
     let answered = poll(&mut asked, Some(&Timespec::default()));
     let gone = PollFlags::ERR | PollFlags::HUP;
     answered.is_err() || !asked[0].revents().intersects(gone)
 }
 
-/// An error that says that the answer is incomplete, if recordings could not be read to their end.
+/// An error for an incomplete answer, if recordings could not be read to their end.
 pub(super) fn finish(missed: usize) -> anyhow::Result<()> {
     match missed {
         0 => Ok(()),

@@ -129,14 +129,14 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes all packets; how many bytes the capture has.
+/// Writes all packets; returns the size of the capture in bytes.
 pub(super) fn write(
     profile: &Profile,
     format: FileFormat,
     output: &mut dyn Write,
     progress: &Progress,
 ) -> anyhow::Result<u64> {
-    /// Packets between two looks at the clock.
+    /// Packets between two checks of the clock.
     const STEP: u64 = 1 << 12;
     let target = BufWriter::with_capacity(1 << 18, output);
     let interface = Interface {

@@ -13,17 +13,17 @@ use super::search::summary;
 
 /// Show how many packets match, over time.
 ///
-/// Draws a bar for each span of time, from the times that the index has; few packets are read for
-/// that. Times are in UTC, and each stands for the start of its span:
+/// Draws a bar for each span of time, from the times in the index, so that few packets are read.
+/// Times are in UTC, and each is the start of its span:
 ///
 ///     tapdex hist 'udp port 53'
 ///     tapdex hist --bins 100 --csv
 ///     tapdex hist -r archive --span 10ms 'tcp.flags.syn == 1' --json
 ///
-/// Without --span it is the shortest round one that makes no more than --bins bars. The bars cover
-/// the segments that were asked, within --from and --to.
+/// The default of --span is the shortest round span that needs at most --bins bars. The bars cover
+/// the segments that were searched, within --from and --to.
 ///
-/// Exits with 3 if packets from the times asked about may be missing, and says so; see search.
+/// Reports if packets from the requested times may be missing, and then exits with 3; see search.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Length of a span: 100us, 10ms, 60s, 5m, 1h, 1d.
     #[arg(long, value_name = "SPAN", value_parser = parse_span, conflicts_with = "bins")]
     span: Option<u64>,
-    /// Spans at most.
+    /// Largest number of spans.
     #[arg(
         long,
         value_name = "N",
@@ -40,7 +40,7 @@ pub(crate) struct Args {
         value_parser = clap::value_parser!(u64).range(1..=SPANS_MAX)
     )]
     bins: u64,
-    /// Print a JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
     /// Print comma-separated values.
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     csv: bool,
 }
 
-/// More bars than anybody can want.
+/// More bars than anybody needs.
 const SPANS_MAX: u64 = 1_000_000;
 /// Columns of the longest bar.
 const BAR_LEN: u64 = 50;
@@ -127,7 +127,7 @@ fn print(args: &Args, over_time: &OverTime, out: &mut dyn Write) -> anyhow::Resu
         } else if args.csv {
             csv::line(out, &(time, count))?;
         } else {
-            // Whatever is there has a bar.
+            // Any packet gets a bar.
             let len = (count * BAR_LEN).div_ceil(most);
             let bar = "#".repeat(usize::try_from(len).unwrap_or(0));
             let text = format!("{time}  {count:>width$}  {bar}");
@@ -141,7 +141,7 @@ fn print(args: &Args, over_time: &OverTime, out: &mut dyn Write) -> anyhow::Resu
 fn time_text(time: u64, span: u64) -> String {
     let text = format_time(time);
     let digits = [(SECOND, 10), (1_000_000, 6), (1_000, 3)];
-    // The point goes as well where no digit is left.
+    // The point is removed as well if no digit is left.
     let cut = digits.iter().find(|(unit, _)| span.is_multiple_of(*unit)).map_or(0, |(_, cut)| *cut);
     let plain = text.strip_suffix('Z').unwrap_or(&text);
     format!("{}Z", plain.get(..plain.len().saturating_sub(cut)).unwrap_or(plain))

@@ -48,9 +48,9 @@ pub(crate) struct Args {
     segments: bool,
 }
 
-/// From so many nanoseconds on it is a gap.
+/// The least length of a gap, in nanoseconds.
 const GAP_NS: u64 = 1_000_000_000;
-/// So many gaps are listed, the longest ones.
+/// How many gaps are listed: the longest ones.
 const GAPS_SHOWN: usize = 10;
 
 /// What a field takes, in all segments.
@@ -69,17 +69,17 @@ struct Info {
     captured: u64,
     flows: u64,
     index_bytes: u64,
-    /// Packets of which there are drafts only.
+    /// Packets that are only in drafts.
     unindexed: u64,
-    /// What a recorder says of itself, and whether it runs.
+    /// The status of the recorder, and whether it runs.
     recorder: Option<(Status, bool)>,
     window: Option<(u64, u64)>,
     gaps: Vec<(u64, u64)>,
-    /// Fields in the order of the columns, then what is no field's.
+    /// Fields in the order of the columns, then parts that belong to no field.
     fields: Vec<(String, FieldSum)>,
     /// What is missing.
     missing: Vec<Story>,
-    /// What cannot be read.
+    /// How many indexes or captures cannot be read.
     damaged: usize,
 }
 
@@ -278,17 +278,17 @@ fn write_tables(
     Ok(())
 }
 
-/// What a recorder says of itself, and whether it runs.
+/// The status of the recorder, and whether it runs.
 fn recorder(archive: &Archive, mut status: Status) -> (Status, bool) {
     let running = Status::is_running(archive);
     if !running {
-        // One that was killed could not count its last packets.
+        // A recorder that was killed could not count its last packets.
         status.total = status.total_stored(archive);
     }
     (status, running)
 }
 
-/// What a recorder says of itself.
+/// The status of a recorder, as rows of a table.
 fn recorder_rows(status: &Status, running: bool) -> Vec<(&'static str, String)> {
     let state = recorder_text(status, running);
     let names: Vec<&str> = status.sources.iter().map(|source| source.name.as_str()).collect();
@@ -309,7 +309,7 @@ fn recorder_rows(status: &Status, running: bool) -> Vec<(&'static str, String)> 
     rows
 }
 
-/// What a recorder does, in a word.
+/// The state of a recorder, in a word.
 fn recorder_state(status: &Status, running: bool) -> &'static str {
     match (running, status.ended, status.paused) {
         (true, _, true) => "paused",
@@ -319,7 +319,7 @@ fn recorder_state(status: &Status, running: bool) -> &'static str {
     }
 }
 
-/// What a recorder does, for people.
+/// The state of a recorder, for people.
 fn recorder_text(status: &Status, running: bool) -> String {
     let (pid, updated) = (status.pid, format_time(status.updated_ns));
     match recorder_state(status, running) {

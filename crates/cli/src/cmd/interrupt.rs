@@ -1,5 +1,5 @@
-//! What Ctrl-C does, and what it does to a file that is not complete yet. SIGTERM and SIGHUP are
-//! the same to us.
+//! What Ctrl-C does, also to a file that is not complete yet. SIGTERM and SIGHUP have the same
+//! effect.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ fn pending() -> std::sync::MutexGuard<'static, Option<PathBuf>> {
 /// the process.
 pub(super) fn handle(handler: impl FnMut() + Send + 'static) {
     if is_hangup_ignored() {
-        // By nohup, and so it stays: what is blocked does not get to a handler.
+        // Ignored by nohup, and this has to stay so: a blocked signal does not reach a handler.
         let mut hangup = SigSet::empty();
         hangup.add(Signal::SIGHUP);
         let _ = hangup.thread_block();
@@ -27,7 +27,7 @@ pub(super) fn handle(handler: impl FnMut() + Send + 'static) {
     drop(ctrlc::set_handler(handler));
 }
 
-/// Whether whoever started us does not want us to end with the terminal.
+/// Whether the process was started so that it outlives the terminal.
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -43,7 +43,7 @@ pub(super) fn watch() {
 
 /// Removes the pending file, if there is one, and ends the process.
 pub(super) fn exit() -> ! {
-    // Held until the end, so that nothing is made in the meantime.
+    // Locked until the end, so that no file is created in the meantime.
     let pending = pending();
     if let Some(path) = pending.as_deref() {
         drop(std::fs::remove_file(path));
@@ -62,7 +62,7 @@ pub(super) fn end() -> ! {
 pub(super) struct Pending;
 
 impl Pending {
-    /// Makes the file. Ctrl-C comes before that, or finds the file and removes it.
+    /// Creates the file. Ctrl-C either comes before that, or finds the file and removes it.
     pub(super) fn make<T, E>(
         path: &Path,
         make: impl FnOnce() -> Result<T, E>,

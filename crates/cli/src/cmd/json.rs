@@ -38,7 +38,7 @@ pub(crate) fn string(text: &str) -> String {
     self::text(&text)
 }
 
-/// Escapes all control characters, also those that JSON would allow: a terminal would obey them.
+/// Escapes all control characters, also those that JSON would allow: a terminal would act on them.
 struct ForTerminals;
 
 impl Formatter for ForTerminals {

@@ -64,7 +64,7 @@ fn name(command: &clap::Command) -> &str {
 fn page(command: &clap::Command, parent: Option<&str>) -> anyhow::Result<String> {
     let man = Man::new(command.clone())
         .title(name(command).to_uppercase())
-        // None. Without the quotes the version would be taken for it.
+        // No date. Without the quotes, the version would be shown as the date.
         .date("\"\"")
         .source(concat!("tapdex ", env!("CARGO_PKG_VERSION")))
         .manual("tapdex");
@@ -81,11 +81,11 @@ fn page(command: &clap::Command, parent: Option<&str>) -> anyhow::Result<String>
         sections.add(|out| see_also(parent).to_writer(out))?;
     }
     let text = String::from_utf8(sections.text).context("a page is no text")?;
-    // Not every program takes two of them for a backslash.
+    // Not every program reads two of them as a backslash.
     Ok(text.replace(r"\\", r"\e"))
 }
 
-/// The parts of a page, each of which comes with the same lines in front.
+/// The parts of a page, each of which starts with the same lines.
 #[derive(Default)]
 struct Sections {
     text: Vec<u8>,
@@ -106,7 +106,7 @@ impl Sections {
     }
 }
 
-/// The help text. Prose flows; lines that are indented there, as commands are, stay as they are.
+/// The help text. Prose is refilled; indented lines, such as commands, stay as they are.
 fn description(command: &clap::Command) -> Roff {
     let help = command.get_long_about().or_else(|| command.get_about());
     let help = help.map(ToString::to_string).unwrap_or_default();

@@ -13,15 +13,15 @@ pub(crate) struct AllowArg {
     pub(crate) allow_incomplete: bool,
 }
 
-/// What is missing for one reason: lost packets and the like are put together, whatever can be
-/// mended stands for itself.
+/// What is missing for one reason: lost packets and the like are summed up, while each fault that
+/// can be repaired has an entry of its own.
 #[derive(Debug)]
 pub(crate) struct Story {
     pub(crate) cause: Cause,
     /// `None` if the times are not known.
     span: Option<(u64, u64)>,
     packets: Option<u64>,
-    /// Those that were counted, if others were not.
+    /// Packets that were counted, if others were not.
     at_least: u64,
     bytes: Option<u64>,
     /// How many intervals there are.
@@ -136,8 +136,7 @@ fn sum(stories: &[Story]) -> String {
     }
 }
 
-/// Says what is missing; then an error that says that the answer is incomplete, if it is and may
-/// not be.
+/// Reports what is missing; returns an error if the answer is incomplete and that is not allowed.
 pub(crate) fn report(stories: &[Story], allow: AllowArg) -> anyhow::Result<()> {
     for story in stories {
         note(&story.text());
@@ -145,7 +144,7 @@ pub(crate) fn report(stories: &[Story], allow: AllowArg) -> anyhow::Result<()> {
     end(stories, allow)
 }
 
-/// An error that says that packets are missing, if that is so and may not be.
+/// An error if packets are missing and that is not allowed.
 pub(crate) fn end(stories: &[Story], allow: AllowArg) -> anyhow::Result<()> {
     match stories.is_empty() || allow.allow_incomplete {
         true => Ok(()),

@@ -30,7 +30,8 @@ impl<W: Write> Write for Text<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         /// The byte before U+0080 to U+009F.
         const HIGH: u8 = 0xC2;
-        // Nearly always; without a branch for each byte, so that it takes many at a time.
+        // Nearly always there are none; no branch for each byte, so that many are checked at a
+        // time.
         let is_suspect = |byte: u8| {
             (byte < b' ' && byte != b'\n' && byte != b'\t') || byte == 0x7F || byte == HIGH
         };
@@ -79,7 +80,7 @@ pub(super) enum FormatArg {
     Pcapng,
 }
 
-/// The format that was asked for, or that the ending of the name says.
+/// The requested format, or the one that follows from the file extension.
 pub(super) fn format(asked: Option<FormatArg>, path: &Path) -> FileFormat {
     match asked {
         Some(FormatArg::Pcap) => FileFormat::Pcap,
@@ -156,7 +157,7 @@ impl<'a> Output<'a> {
         })
     }
 
-    /// Says who may read the file, before anything is written to it.
+    /// Sets who may read the file, before anything is written to it.
     pub(super) fn share(&mut self, rights: Rights) -> anyhow::Result<()> {
         if let Target::File { file, temporary, path, pending, .. } = &mut self.target {
             let create = || Disk.remove(temporary).and_then(|()| Disk.create(temporary, rights));
@@ -215,7 +216,7 @@ impl Drop for Output<'_> {
     }
 }
 
-/// An error of a capture, with the way out.
+/// An error of a capture, with what to do about it.
 pub(super) fn capture_error(error: tapdex_engine::capture::CaptureError) -> anyhow::Error {
     use tapdex_engine::capture::CaptureError;
     match &error {

@@ -15,11 +15,11 @@ use tapdex_engine::time::format_time;
 
 use super::json;
 
-/// What is printed of a packet.
+/// What is printed about a packet.
 pub(super) struct PacketLine<'a> {
     /// Its file.
     file: &'a str,
-    /// Its number in that, from 1, as Wireshark counts.
+    /// Its number in the file, from 1, as in Wireshark.
     number: u64,
     record: Record<'a>,
     headers: Headers,
@@ -38,7 +38,7 @@ impl<'a> PacketLine<'a> {
         Self { file, number, record, headers }
     }
 
-    /// Where it comes from and goes to.
+    /// Its source and destination.
     fn ends(&self) -> [String; 2] {
         let headers = &self.headers;
         match headers.eth_type {
@@ -192,7 +192,7 @@ impl<'a> PacketLine<'a> {
     }
 }
 
-/// A MAC address, as it is written.
+/// A MAC address as text.
 fn mac(address: u64) -> String {
     Shown(FieldKind::Mac, address.into()).to_string()
 }

@@ -59,8 +59,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// A line, unless standard error is no terminal. Ctrl-C removes it; a command with a handler of
-    /// its own installs that first.
+    /// A line, unless standard error is not a terminal. Ctrl-C removes it; a command with a handler
+    /// of its own installs that first.
     pub(super) fn new() -> Self {
         let mut progress = Self::hidden();
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -118,19 +118,19 @@ impl Progress {
         }
     }
 
-    /// The same with a bar and the time left, for work of which the length is known.
+    /// The same with a bar and the time left, for work of known length.
     pub(super) fn show_of(&self, done: u64, total: u64, text: impl FnOnce(Duration) -> String) {
         let Some(bar) = self.due() else { return };
         if bar.length().is_none() {
             bar.set_style(bar_style());
         }
-        // Never before the total: a bar past its end shows nonsense.
+        // The position is never set before the total: a bar past its end shows nonsense.
         bar.set_length(total.max(1));
         bar.set_position(done.min(total));
         bar.set_message(super::escaped(&text(self.elapsed())));
     }
 
-    /// Starts work that consists of so many steps.
+    /// Starts work that consists of this many steps.
     pub(super) fn steps(&self, total: u64) {
         if let Some(bar) = &self.bar {
             bar.reset();
@@ -151,7 +151,7 @@ impl Progress {
     /// The bar, if there is one and it is time for an update.
     fn due(&self) -> Option<&ProgressBar> {
         let bar = self.bar.as_ref()?;
-        // Whoever comes while another thread updates has nothing newer to show.
+        // If another thread is updating, there is nothing newer to show.
         let mut updated = self.updated.try_lock().ok()?;
         if updated.is_some_and(|updated| updated.elapsed() < INTERVAL) {
             return None;
@@ -226,7 +226,7 @@ impl<W: Write + IsTerminal> Beside<W> {
 impl<W: Write> Write for Beside<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.is_terminal {
-            // All of it: what comes between two parts would stand in the middle of a line.
+            // All of it: other output between two parts would be in the middle of a line.
             true => beside(|| self.target.write_all(bytes)).map(|()| bytes.len()),
             false => self.target.write(bytes),
         }

@@ -186,7 +186,7 @@ fn record(args: &Args, settings: &Settings, out: &mut dyn Write) -> anyhow::Resu
     }
     let archive = open_archive(settings)?;
     let listening = settings.metrics.map(listen).transpose()?;
-    // Before there are threads, which would keep what they may do.
+    // Before there are threads, which would keep their privileges.
     confined::give_up_privileges(settings)?;
     let device = settings.device.open()?;
     confined::enter(settings, device.opened().is_some(), args.quiet);
@@ -204,7 +204,7 @@ fn record(args: &Args, settings: &Settings, out: &mut dyn Write) -> anyhow::Resu
     let recorder = Recorder::new(&archive, sources, settings.record.clone())?;
     say_start(settings, &recorder);
     metrics.histogram.set(recorder.build_seconds()).ok();
-    // Whoever has started us, if it wants to know.
+    // Tells whoever started us, if it wants to know.
     drop(notify::ready());
     let is_text = settings.log.format == LogFormat::Text;
     let screen = std::io::stderr().is_terminal() && !args.quiet && is_text;
@@ -246,7 +246,7 @@ fn open_archive(settings: &Settings) -> anyhow::Result<Archive> {
     ensure!(!folder.is_file(), "{} is a file, but an archive is a folder", folder.display());
     let is_new = matches!(Archive::open(folder), Err(ArchiveError::NoArchive { .. }));
     if let Some(account) = settings.user.as_ref().filter(|_| is_new) {
-        // Nothing is given away that was there before.
+        // Only a new or empty folder is given away.
         let is_empty = folder.read_dir().map_or(true, |mut entries| entries.next().is_none());
         ensure!(
             is_empty,
@@ -278,7 +278,7 @@ fn say_start(settings: &Settings, recorder: &Recorder<'_>) {
     tracing::info!(interfaces = names, %archive, "recording {names} into {archive}");
 }
 
-/// What became of a recording that was left unfinished.
+/// The message about a recording that was left unfinished.
 pub(super) fn recovered_text(recovered: &Recovered) -> String {
     let path = recovered.path.display();
     match recovered.packets {
@@ -291,7 +291,7 @@ pub(super) fn recovered_text(recovered: &Recovered) -> String {
     }
 }
 
-/// The last status, for whoever asks over HTTP.
+/// The last status, served over HTTP.
 #[derive(Debug, Default)]
 struct Shown {
     status: Mutex<Status>,

@@ -19,7 +19,7 @@ use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 ///     tapdex repair -r archive
 ///     tapdex repair -r archive captures/a.pcap more-captures
 ///
-/// A badly damaged index does not tell which capture it belongs to. repair then looks for the
+/// A badly damaged index does not say which capture it belongs to. repair then looks for the
 /// capture among those of the other segments, in their folders, beside the archive, and in the
 /// files and folders given as arguments. If it is not found, the index stays as it is, and the exit
 /// code is 3.

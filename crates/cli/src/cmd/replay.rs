@@ -118,9 +118,9 @@ fn is_stopped() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// Ctrl-C ends the sending; if that is not quick enough, another one ends the process.
+/// Ctrl-C ends sending; if that is not quick enough, a second one ends the process.
 fn watch() {
-    // Without a handler the process ends all the same, without a summary.
+    // Without a handler the process also ends, but without a summary.
     interrupt::handle(|| {
         if STOP.swap(true, Ordering::Relaxed) {
             interrupt::exit();
@@ -131,7 +131,7 @@ fn watch() {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let query = args.question.query()?;
     args.files.iter().try_for_each(|path| check(path))?;
-    // Before a long search: what it is for may not be possible.
+    // Before a long search: sending may not be possible at all.
     let sender = Sender::open(&args.interface)?;
     watch();
     let mut progress = Progress::new();
@@ -162,7 +162,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses what is no capture before anything is sent. A pipe can be opened only once.
+/// Refuses files that are not captures before anything is sent. A pipe can be opened only once.
 fn check(path: &Path) -> anyhow::Result<()> {
     if path.is_file() || !path.exists() {
         capture::open(path).map_err(|error| capture_error(path, error))?;
@@ -188,9 +188,9 @@ enum FrameSource<'a> {
     Files(&'a [PathBuf]),
 }
 
-/// Who gets the packets.
+/// Receives the packets.
 trait Target {
-    /// Takes a packet; whether there is a use for more.
+    /// Takes a packet; returns whether more are wanted.
     fn packet(&mut self, frame: Frame<'_>) -> anyhow::Result<bool>;
 
     /// The next packet has nothing to do with those before it.
@@ -205,7 +205,8 @@ impl<'a> FrameSource<'a> {
         Ok(Self::Archive(args.question.records(query)?))
     }
 
-    /// Hands over all packets once, as long as they are wanted, and what could not be read.
+    /// Passes on all packets once, as long as they are wanted. Returns whether more are wanted, and
+    /// what could not be read.
     fn read(&self, target: &mut dyn Target) -> anyhow::Result<(bool, Vec<Gap>)> {
         match self {
             Self::Archive(answers) => read_archive(answers, target),
@@ -238,7 +239,7 @@ fn read_files(files: &[PathBuf], target: &mut dyn Target) -> anyhow::Result<bool
     Ok(true)
 }
 
-/// The interface, and a line that says how far it is.
+/// The interface, and a line that shows the progress.
 struct Wire<'a, 'b> {
     replay: &'a mut Replay<'b>,
     progress: &'a mut Progress,
@@ -270,7 +271,7 @@ fn play(
     let mut gaps = Vec::new();
     for _ in 0..args.passes {
         let (goes_on, now_gaps) = source.read(&mut Wire { replay, progress })?;
-        // The same ones in every pass.
+        // The gaps are the same in every pass.
         gaps = now_gaps;
         if !goes_on || is_stopped() {
             break;
@@ -341,7 +342,7 @@ fn play_preloaded(
     Ok(gaps)
 }
 
-/// What was sent, on one line, and what was not, or not whole.
+/// Prints what was sent, on one line, and what was skipped or truncated.
 fn summary(replay: &Replay<'_>, seconds: f64) {
     let counts = replay.counts();
     let rate = |number: f64| if seconds > 0.0 { number / seconds } else { 0.0 };

@@ -1,4 +1,4 @@
-//! `tapdex search`: the packets that match a filter, a line each.
+//! `tapdex search`: the packets that match a filter, one per line.
 
 use std::io::Write;
 use std::time::Instant;
@@ -17,8 +17,8 @@ use super::{CANNOT_WRITE, Nothing, counted, csv, json, note, shown_packets, show
 
 /// Find the packets that match a filter, and print a line for each.
 ///
-/// The filter is what tcpdump takes, with the same answer; it is asked of the indexes, and packets
-/// are read only to be shown, or where a filter asks what no index has:
+/// Filters are those of tcpdump, and find the same packets. The indexes answer them; packets are
+/// read only to be shown, or if a filter needs something that no index has:
 ///
 ///     tapdex search 'host 10.1.2.3 and tcp port 443'
 ///     tapdex search -r archive --from -15m 'udp port 53 and not net 10.0.0.0/8'
@@ -26,17 +26,17 @@ use super::{CANNOT_WRITE, Nothing, counted, csv, json, note, shown_packets, show
 ///     tapdex search --json -c 10 'ip.addr == 10.0.0.0/8 && tcp.port in {80, 443}'
 ///     tapdex search --follow --from now 'icmp'
 ///
-/// Filters with field names of Wireshark are recognised by those. Packets come in the order of
-/// their times. Exits with 0, also if none matches (1 with --fail-if-empty or -q).
+/// A filter with field names of Wireshark is recognised by these names. Packets are printed in
+/// order of time. Exits with 0, even if none matches (1 with --fail-if-empty or -q).
 ///
-/// When packets from the times asked about may be missing, what is missing is said and the exit
-/// code is 3, or 0 with --allow-incomplete: packets that were lost while recording, removed by
-/// retention, or not recorded, captures that were cut short or damaged, and what cannot be read.
-/// With --json it is said in the last lines, too: {"incomplete":{"cause":"lost","packets":5,..}}.
+/// If packets from the requested times may be missing, this is reported and the exit code is 3, or
+/// 0 with --allow-incomplete. They may have been lost while recording, removed by retention or
+/// never recorded, or be in captures that are truncated, damaged or unreadable. With --json, the
+/// last lines report it, too: {"incomplete":{"cause":"lost","packets":5,..}}.
 ///
-/// What tapdex record has written in the last moments is found, too. With --follow, packets are
-/// printed as they are recorded, those of an interface in order of arrival; Ctrl-C ends it, and the
-/// exit code is 0.
+/// Packets that tapdex record has just written are found, too. With --follow, packets are printed
+/// as they are recorded, those of an interface in order of arrival; Ctrl-C ends it, and the exit
+/// code is 0.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -45,10 +45,11 @@ pub(crate) struct Args {
     /// Print only how many packets match.
     #[arg(long, conflicts_with_all = ["csv", "count_max"])]
     count: bool,
-    /// Then go on with what is being recorded, until Ctrl-C; --from now leaves out the rest.
+    /// Then continue with packets as they are recorded, until Ctrl-C; --from now skips older
+    /// packets.
     #[arg(long, conflicts_with_all = ["count", "quiet", "fail_if_empty"])]
     follow: bool,
-    /// Print a JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
     /// Print comma-separated values.

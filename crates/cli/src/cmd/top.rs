@@ -18,8 +18,8 @@ use fields::NameParser;
 
 /// Show the most frequent values of a field among the packets that match.
 ///
-/// They are counted in the index; packets are read only where the filter needs it, or where a
-/// segment does not know the field: it is an older one, or index --fields did not ask for it.
+/// Values are counted in the index; packets are read only if the filter needs it, or if a segment
+/// does not have the field because it is older or index --fields did not name it.
 ///
 ///     tapdex top src
 ///     tapdex top port.dst -n 5 'tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn'
@@ -42,9 +42,9 @@ use fields::NameParser;
 ///     inner.port.dst, iface, length, frame.len
 ///
 /// A packet that does not have the field is not counted. Fields of both ends (addr, port, mac)
-/// count each end. The share is that of all ends, or packets, that were counted.
+/// count each end. The share is of all ends, or packets, that were counted.
 ///
-/// Exits with 3 if packets from the times asked about may be missing, and says so; see search.
+/// Reports if packets from the requested times may be missing, and then exits with 3; see search.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -53,10 +53,10 @@ pub(crate) struct Args {
     field: &'static Name,
     #[command(flatten)]
     question: QuestionArgs,
-    /// Values to show.
+    /// Number of values to show.
     #[arg(short = 'n', value_name = "N", default_value_t = 10)]
     most: usize,
-    /// Print a JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
     /// Print comma-separated values.

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let archive = Archive::open(&args.archive.archive)?;
     let files = archive.index_files()?;
     let progress = args.quiet.progress();
-    // The work on a segment is about as long as its index.
+    // The work on a segment is about proportional to the size of its index.
     let sizes: Vec<u64> = files.iter().map(|path| path.metadata().map_or(0, |m| m.len())).collect();
     let mut work = Work { progress: &progress, done: 0, total: sizes.iter().sum() };
     let mut told: Vec<String> = Vec::new();
@@ -78,9 +78,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         damaged += u64::from(!wrong.is_empty());
     }
     drop(progress);
-    // What is missing of all times; no packet is from these, so that nothing is indexed in memory.
+    // Finds what is missing from all times. No packet is from the times given here, so that nothing
+    // is indexed in memory.
     let mut gaps = archive.survey(TimeRange::NONE)?.gaps;
-    // What cannot be opened was told above, unless nobody has looked at it.
+    // What cannot be opened was reported above, unless it was not looked at.
     let is_told = |error: &ArchiveError| match error {
         ArchiveError::Index { .. } | ArchiveError::BadNote { .. } => true,
         ArchiveError::BadPackets { path, .. } => {
@@ -136,7 +137,7 @@ struct Work<'a> {
     total: u64,
 }
 
-/// Packets between two looks at the clock.
+/// Packets between two checks of the clock.
 const STEP: u32 = 1 << 14;
 
 /// Collects what is wrong with a segment.

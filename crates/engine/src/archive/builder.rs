@@ -25,8 +25,7 @@ use crate::storage::Publish;
 pub use on_device::DeviceReport;
 pub(super) use on_device::SharedDevice;
 
-/// Packets whose flows are looked up together, so that the reads wait for memory at the same time:
-/// those of a mark.
+/// Packets whose flows are looked up together, so that their memory reads overlap: those of a mark.
 const BATCH: usize = MARK_RECORDS as usize;
 
 /// Records of a segment: few enough that a segment is built in little memory, many enough that a
@@ -41,12 +40,13 @@ const SEGMENTS_AT_A_TIME: usize = 3;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) records: usize,
-    /// Half as many of them may have wide parts.
+    /// Half as many flows may have wide parts.
     flows: usize,
 }
 
 impl Limits {
-    /// For so many threads, each of which has a segment in memory: more of them, smaller ones.
+    /// Limits for a number of threads. Each has a segment in memory, so more threads mean smaller
+    /// segments.
     pub(super) fn new(records_max: usize, threads: usize) -> Self {
         let share = |most: usize| most * SEGMENTS_AT_A_TIME / threads.max(SEGMENTS_AT_A_TIME);
         Self { records: records_max.min(share(RECORDS_MAX)), flows: share(FLOWS_MAX) }
@@ -148,7 +148,7 @@ impl SegmentBuilder {
         self.sums = Some(PieceSums { start, end: start, sums: Vec::new() });
     }
 
-    /// The last packet was taken in: ends the last piece where the reader is.
+    /// Called after the last packet: ends the last piece where the reader is.
     pub(super) fn end_sums<R: Read>(&mut self, reader: &mut CaptureReader<R>) {
         if let Some(sums) = &mut self.sums {
             sums.end = reader.position();
@@ -156,7 +156,7 @@ impl SegmentBuilder {
         }
     }
 
-    /// Takes in the next packet; whether there was one.
+    /// Takes in the next packet; returns whether there was one.
     #[inline(always)]
     pub(super) fn take<R: Read>(
         &mut self,
@@ -204,15 +204,14 @@ impl SegmentBuilder {
         }
     }
 
-    /// Looks up the flows of the packets that wait for it. But for the last of a segment, these are
-    /// the packets of a mark.
+    /// Looks up the flows of the pending packets: those of a mark, except at the end of a segment.
     fn settle(&mut self) {
         let pending = &mut *self.pending;
         let len = std::mem::take(&mut pending.len).min(BATCH);
         if len == 0 {
             return;
         }
-        // First all that is to be read from the tables, then what is done with it.
+        // First all reads from the tables, then the work on what was read.
         let mut seen = 0;
         let wide = &pending.wide[..std::mem::take(&mut pending.wide_len).min(BATCH)];
         for ((_, part), hash) in wide.iter().zip(&mut pending.hashes) {
@@ -236,7 +235,7 @@ impl SegmentBuilder {
         self.marks.push(pending.mark);
     }
 
-    /// Completes what the note says of the packets.
+    /// Fills in the figures of the note that are about the packets.
     pub(super) fn describe(&mut self, note: &mut Note) {
         self.settle();
         note.records = self.records() as u64;
@@ -250,8 +249,8 @@ impl SegmentBuilder {
         note.set_zero(self.keep.iter().filter(|&field| !used.contains(field)));
     }
 
-    /// Writes the index of the packets; returns how many bytes it has. Rows in order of their flows
-    /// are sorted and indexed by the device, if there is one.
+    /// Writes the index of the packets; returns its size in bytes. If there is a device, it sorts
+    /// and indexes rows in flow order.
     pub(super) fn write(
         &mut self,
         file: NewFile<'_>,
@@ -373,7 +372,7 @@ impl SegmentBuilder {
     }
 }
 
-/// Where an index goes, and who may read it.
+/// Where an index is written, and who may read it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewFile<'a> {
     pub(super) storage: &'a dyn Publish,
@@ -468,7 +467,7 @@ impl Plane {
         }
     }
 
-    /// The first digits, so many at most.
+    /// The first digits, `most` of them at most.
     fn first(&self, most: usize) -> Vec<u16> {
         match self {
             Self::Unkept => Vec::new(),
@@ -527,7 +526,7 @@ fn places(fields: &[&'static Spec]) -> impl Iterator<Item = (Width, Place)> {
     fields.iter().flat_map(|spec| spec.places().map(|place| (spec.width, place)))
 }
 
-/// The schema of an index; `auto` is asked for the codec of a column where it is to be chosen.
+/// The schema of an index; `auto` chooses the codec of a column if none is fixed.
 fn schema(
     target: &Target<'_>,
     auto: &mut dyn FnMut(&Spec, Place) -> Result<Codec, BuildError>,
@@ -550,10 +549,10 @@ fn schema(
 /// Flows that are looked at to choose the codec of a column.
 const SAMPLE_FLOWS: usize = 1 << 15;
 
-/// The flows that are looked at: those in the middle, where most are like them.
+/// The flows that are looked at: those in the middle of the order, which are the most typical.
 struct Sample {
     flows: Range<usize>,
-    /// Where their rows start, from the first of them.
+    /// Where their rows start, relative to the first row of the sample.
     starts: Vec<u32>,
     rows: u32,
 }
@@ -569,9 +568,9 @@ impl Sample {
     }
 }
 
-/// What the codecs are chosen by where rows are in the order of their flows.
+/// The sample that codecs are chosen by if rows are in flow order.
 struct FlowSample<'a> {
-    /// Has the flows that are looked at, and perhaps others; here.
+    /// Has the flows that are looked at, and perhaps others; `flows` says where they are in it.
     table: &'a FlowTable,
     flows: Range<usize>,
     narrow: Sample,

@@ -1,4 +1,4 @@
-//! The columns of a segment, by field: there, left out, or not known.
+//! The columns of a segment, by field: present, left out, or unknown.
 
 use tapdex_bitmap::Bitmap;
 
@@ -9,14 +9,14 @@ use crate::fields::{Field, FieldSet};
 use crate::index::{self, FieldIndex, Index};
 use crate::packet::LinkType;
 
-/// What a segment knows of a field.
+/// What a segment knows about a field.
 pub enum Column<'a> {
     /// Its value in every row.
     Known(FieldIndex<'a>),
     /// It is 0 in all rows, so it was left out.
     Zero,
-    /// Nothing: the program that wrote the segment did not know the field, or was not to keep it.
-    /// It may have any value in any row, and the packets have to be asked.
+    /// Nothing: the program that wrote the segment did not know the field, or was set not to keep
+    /// it. It may have any value in any row, so the packets have to be read.
     Unknown,
 }
 
@@ -24,7 +24,7 @@ pub enum Column<'a> {
 ///
 /// A field that is 0 in all rows is left out of a segment, and so is one that its writer did not
 /// know: the note tells these apart. This is the only way from a [`Field`] to its column, so that
-/// nobody takes one for the other.
+/// no caller confuses the two.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'a> {
     index: &'a Index,
@@ -44,7 +44,7 @@ impl<'a> Columns<'a> {
         Self { index: segment.index(), note: segment.note() }
     }
 
-    /// What the segment knows of a field.
+    /// What the segment knows about a field.
     pub fn get(&self, field: Field) -> Column<'a> {
         match self.index.find_field(field.name()) {
             Some(column) => Column::Known(column),
@@ -54,7 +54,7 @@ impl<'a> Columns<'a> {
     }
 
     /// The column of a field, `None` if it is 0 in all rows. An error if the segment does not know
-    /// it: who may meet such a segment asks [`get`](Self::get) before.
+    /// it: callers that may meet such a segment use [`get`](Self::get) first.
     pub(crate) fn read(&self, field: Field) -> Result<Option<FieldIndex<'a>>, IndexError> {
         match self.get(field) {
             Column::Known(column) => Ok(Some(column)),

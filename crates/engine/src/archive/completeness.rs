@@ -1,13 +1,13 @@
-//! What an archive does not have, and from which times.
+//! Which packets an archive lacks, and from which times.
 //!
-//! An answer is complete if nothing is missing from the times that it is about. Whatever may be
-//! missing is a [`Gap`]. They are found in one place, [`Archive::survey`], from what is read for
+//! An answer is complete if nothing is missing from the times that it covers. Whatever may be
+//! missing is a [`Gap`]. Gaps are found in one place, [`Archive::survey`], from what is read for
 //! every question anyway: the notes of segments, the errors of those that could not be opened, and
 //! one small file of the archive:
 //!
 //! ```text
-//! missing.toml           what retention has removed, and what no recording could tell of
-//! missing.toml.damaged   such a file that could not be understood
+//! missing.toml           what retention removed, and what no recording reports
+//! missing.toml.damaged   such a file that could not be parsed
 //! ```
 
 use std::collections::BTreeMap;
@@ -31,11 +31,11 @@ const MISSING_NAME: &str = "missing.toml";
 const DAMAGED_NAME: &str = "missing.toml.damaged";
 /// The version of the file that this program writes, and the only one that it reads.
 const VERSION: u32 = 1;
-/// Entries of the file for each cause; more are put together.
+/// Entries of the file for each cause; beyond that, entries are merged.
 const ENTRIES_MAX: usize = 64;
-/// What is read of the file: many times what this program writes.
+/// The most bytes that are read of the file: many times what this program writes.
 const FILE_LEN_MAX: u64 = 1 << 20;
-/// Recordings that are so much apart have a time between them in which nothing was recorded.
+/// If two recordings are further apart than this, nothing was recorded in between.
 const APART_NS: u64 = 1_000_000_000;
 
 /// Why packets may be missing.
@@ -97,7 +97,7 @@ impl Gap {
         Self { cause, from_ns, to_ns, packets, bytes: None, what: String::new(), error: None }
     }
 
-    /// Something that could not be opened, of which no times are known.
+    /// Something that could not be opened and whose times are not known.
     pub fn unknown(error: ArchiveError) -> Self {
         let cause = match error {
             ArchiveError::MissingPart { .. } => Cause::MissingPart,
@@ -121,7 +121,7 @@ impl Gap {
         Self { from_ns, to_ns, packets: Some(note.records), ..Self::unknown(error) }
     }
 
-    /// Packets of a segment that retention has removed while they were asked for.
+    /// Packets of a segment that retention removed during the search.
     pub fn removed(segment: &Segment) -> Self {
         let note = segment.note();
         Self::new(Cause::Removed, note.time_min, note.time_max, Some(note.records))
@@ -135,11 +135,11 @@ impl Gap {
         }
     }
 
-    /// What is behind damage in a capture.
+    /// The packets behind damage in a capture.
     pub(super) fn behind(behind: &Behind) -> Self {
         let cause = if behind.cut_short { Cause::CutShort } else { Cause::Damaged };
         let (from_ns, time_max) = behind.before;
-        // A file has no packets from after it was changed last, unless it is from the future.
+        // A file has no packets later than its last change, unless their times are in the future.
         let last = Some(behind.modified_ns).filter(|&ns| ns > time_max);
         let path = behind.path.display();
         Self {
@@ -154,19 +154,19 @@ impl Gap {
         times.overlaps(self.from_ns, self.to_ns)
     }
 
-    /// The time that it is about; `None` if that is not known.
+    /// The times that it covers; `None` if they are not known.
     pub fn span(&self) -> Option<(u64, u64)> {
         (self.to_ns < u64::MAX).then_some((self.from_ns, self.to_ns))
     }
 }
 
-/// Damage in a capture, which can be read up to there.
+/// Damage in a capture, which can be read up to that point.
 pub(super) struct Behind {
     pub(super) path: PathBuf,
     pub(super) damage: String,
-    /// That is the end of the file.
+    /// The damage is that the file ends early.
     pub(super) cut_short: bool,
-    /// How much is behind it.
+    /// How many bytes are behind it.
     pub(super) bytes: Option<u64>,
     /// About when the last packets in front of it came, and the latest of all.
     pub(super) before: (u64, u64),
@@ -186,11 +186,11 @@ pub struct Survey {
     pub segments: Vec<Arc<Segment>>,
     /// What may be missing, from all times.
     pub gaps: Vec<Gap>,
-    /// What is known of recordings beside what their segments say.
+    /// What is known about recordings in addition to what their segments say.
     pub(super) loose: Vec<Loose>,
 }
 
-/// What is known of a recording that is in none of its segments.
+/// What is known about a recording but is in none of its segments.
 #[derive(Debug)]
 pub(super) struct Loose {
     pub(super) recording: String,
@@ -203,7 +203,7 @@ pub(super) struct Loose {
 impl Survey {
     /// Adds what the segments say is missing.
     pub(super) fn find_gaps(&mut self, archive: &Archive) {
-        // When the first packet of each capture came that says of losses only until when they were.
+        // When the first packet came, for each capture with losses that have an end but no start.
         let mut starts: BTreeMap<&str, u64> = BTreeMap::new();
         let is_open = |losses: &[Loss]| losses.iter().any(|loss| loss.from_ns == 0);
         let loose = self.loose.iter().filter(|loose| is_open(&loose.losses));
@@ -284,7 +284,7 @@ impl Survey {
             let Some(number) = recording_number(&loose.recording) else { continue };
             recordings.entry(number).or_default().add(loose.covered, loose.packets);
         }
-        // Of some that are removed nobody knows what they spoke for.
+        // For some removed recordings it is not known which time they covered.
         let mut unknown = Vec::new();
         for one in &missing.removed {
             match (recording_number(&one.recording), one.covered) {
@@ -315,14 +315,14 @@ impl Survey {
     }
 }
 
-/// What is known of the times of a recording.
+/// What is known about the times of a recording.
 #[derive(Debug, Default)]
 struct Known<'a> {
-    /// The time that it says it speaks for.
+    /// The time that it says it covers.
     covered: Option<Covered>,
-    /// That of its packets.
+    /// The times of its packets.
     packets: Option<Covered>,
-    /// Where its last ones are.
+    /// The segment with its last packets.
     last: Option<&'a Segment>,
 }
 
@@ -334,7 +334,7 @@ impl Known<'_> {
 
     /// The time in which nothing was recorded, between this one and the next.
     fn until(&self, next: &Self) -> Option<Covered> {
-        // One that does not say when it began goes on where the one before has ended.
+        // A recording that does not say when it began continues where the one before ended.
         let from = next.covered.and_then(|said| both(Some(said), next.packets))?.from_ns;
         if self.covered.is_some_and(|said| said.from_ns <= from && from <= said.to_ns) {
             return None;
@@ -342,7 +342,7 @@ impl Known<'_> {
         let end = both(self.covered, self.packets)?.to_ns;
         let end = match end <= from {
             true => end,
-            // It has ended when the next one began: what is later is a packet with a wrong time.
+            // It ended before the next one began: any later packet has a wrong time.
             false => {
                 let ends = [self.covered, self.packets].into_iter().flatten().map(|one| one.to_ns);
                 ends.chain(self.last.map(end_of)).filter(|&end| end <= from).max()?
@@ -352,7 +352,7 @@ impl Known<'_> {
     }
 }
 
-/// Two times, and what is between them.
+/// The time that spans both.
 fn both(a: Option<Covered>, b: Option<Covered>) -> Option<Covered> {
     a.into_iter().chain(b).reduce(Covered::and)
 }
@@ -364,7 +364,7 @@ impl Covered {
         self.from_ns <= near(other.to_ns) && other.from_ns <= near(self.to_ns)
     }
 
-    /// What of it is not in another: a time before that, and one after.
+    /// The parts of it that are not in `other`: one before that, and one after.
     fn without(self, other: Self) -> impl Iterator<Item = Self> {
         let before = Self { to_ns: self.to_ns.min(other.from_ns), ..self };
         let after = Self { from_ns: self.from_ns.max(other.to_ns), ..self };
@@ -372,8 +372,8 @@ impl Covered {
     }
 }
 
-/// The time from which on packets behind the last one of a segment may be: the least of the last
-/// few, as they need not be in order.
+/// The earliest time that packets behind the last one of a segment may have: the least of the last
+/// few, as packets need not be in order.
 pub(super) fn end_of(segment: &Segment) -> u64 {
     let marks = segment.index().marks().ok().flatten();
     let last = marks.and_then(|marks| marks.get(marks.len().checked_sub(1)?).ok());
@@ -387,7 +387,7 @@ pub struct Held {
     pub times: Covered,
     /// How many these were; `None` if nobody has counted them.
     pub packets: Option<u64>,
-    /// The time that it spoke for, if it has said so.
+    /// The time that it covered, if it said so.
     pub covered: Option<Covered>,
     /// What was lost while it was recorded.
     pub losses: Vec<Loss>,
@@ -400,10 +400,10 @@ pub(super) struct Missing {
     /// What retention has removed.
     #[serde(default)]
     removed: Vec<Entry>,
-    /// What was lost and is in the statistics of no recording that is there.
+    /// Losses that are not in the statistics of any recording that still exists.
     #[serde(default)]
     lost: Vec<Entry>,
-    /// Times in which a recorder ran and no packet came, which no recording speaks for.
+    /// Times in which a recorder ran and no packet came, which no recording covers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     covered: Vec<Covered>,
     /// Times in which a source was gone while a recorder ran.
@@ -442,7 +442,7 @@ struct Entry {
     /// The last recording that they were in.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     recording: String,
-    /// The time that their recordings spoke for, packets included.
+    /// The time that their recordings covered, packets included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     covered: Option<Covered>,
 }
@@ -469,19 +469,19 @@ impl Entry {
         Gap::new(cause, self.from_ns, self.to_ns, self.packets)
     }
 
-    /// Whether the packets of another one come right after these.
+    /// Whether the packets of `next` come right after these.
     fn goes_on_with(&self, next: &Self) -> bool {
         let number = |one: &Self| recording_number(&one.recording);
         match (self.covered, next.covered) {
             (Some(a), Some(b)) => a.is_near(b),
-            // One that does not say when it began goes on where the one before has ended.
+            // A recording that does not say when it began continues where the one before ended.
             (Some(_), None) => number(self).is_some_and(|n| number(next) == n.checked_add(1)),
             (None, Some(_)) => false,
             (None, None) => self.times().is_near(next.times()),
         }
     }
 
-    /// Both, and what is between them.
+    /// One entry for both, and for what is between them.
     fn and(self, next: Self) -> Self {
         let times = self.times().and(next.times());
         Self {
@@ -497,7 +497,7 @@ impl Entry {
     }
 }
 
-/// Puts entries together that go on from each other, and the first ones if there are too many.
+/// Merges entries that follow each other directly, and the first ones if there are too many.
 fn join(entries: &mut Vec<Entry>) {
     let mut joined: Vec<Entry> = Vec::new();
     for next in entries.drain(..) {
@@ -514,8 +514,8 @@ fn join(entries: &mut Vec<Entry>) {
 }
 
 impl Missing {
-    /// Leaves what counts of it: not what is said of a recording that is still there, as it could
-    /// not be removed, or that was interrupted.
+    /// Drops entries that do not count: those about a recording that still exists, because it could
+    /// not be removed or the removal was interrupted.
     fn settle(&mut self, archive: &Archive) {
         let is_there = |name: &str| {
             is_recording(name) && !name.contains('/') && archive.recording(name).is_sealed()
@@ -536,7 +536,8 @@ impl Archive {
         self.read_missing(&mut false)
     }
 
-    /// Also says, if it cannot be read, whether it never can: it is damaged.
+    /// Reads `missing.toml`. If that fails, sets `is_damaged` if the file is damaged, so that
+    /// trying again is of no use.
     fn read_missing(&self, is_damaged: &mut bool) -> Result<Missing, ArchiveError> {
         use io::ErrorKind::{InvalidData, InvalidInput, NotFound};
         let path = self.missing_path();
@@ -560,7 +561,7 @@ impl Archive {
         })
     }
 
-    /// The same. A damaged one is put aside, and whatever it told is not known any more.
+    /// The same, but a damaged file is put aside, and what it said is lost.
     fn mended_missing(&self) -> Result<Missing, ArchiveError> {
         let mut is_damaged = false;
         let error = match self.read_missing(&mut is_damaged) {
@@ -590,15 +591,15 @@ impl Archive {
         written.map_err(|error| ArchiveError::io("write", &path, error))
     }
 
-    /// Remembers that a recording is removed, so that answers about its times say so, and what it
-    /// said was lost. That counts from when its packets are gone, and removing one twice, after an
-    /// interruption, counts once.
+    /// Remembers that a recording is removed, so that answers about its times say so, and remembers
+    /// the losses that it reported. The entry counts once the packets are gone. Removing a
+    /// recording twice, after an interruption, counts once.
     pub fn remember_removed(&self, recording: &str, held: &Held) -> Result<(), ArchiveError> {
         self.change_missing(|missing| {
             for entries in [&mut missing.removed, &mut missing.lost] {
                 entries.retain(|one| recording.is_empty() || one.recording != recording);
             }
-            // What is new stands alone until the next one comes: it may not count.
+            // The new entry is not merged until the next one comes: it may turn out not to count.
             missing.settle(self);
             missing.removed.push(Entry::removed(recording, held));
             let lost = held.losses.iter().map(|&loss| Entry::lost(loss, recording));
@@ -606,7 +607,7 @@ impl Archive {
         })
     }
 
-    /// Remembers packets that were lost when there was no recording to say so.
+    /// Remembers packets that were lost while there was no recording to report them.
     pub fn remember_lost(&self, packets: Loss) -> Result<(), ArchiveError> {
         self.change_missing(|missing| {
             missing.settle(self);
@@ -614,8 +615,7 @@ impl Archive {
         })
     }
 
-    /// Remembers a time in which a recorder ran and no packet came, so that no recording speaks
-    /// for it.
+    /// Remembers a time in which a recorder ran and no packet came, so that no recording covers it.
     pub fn remember_covered(&self, covered: Covered) -> Result<(), ArchiveError> {
         self.change_missing(|missing| {
             missing.covered.push(covered);

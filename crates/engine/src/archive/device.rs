@@ -14,10 +14,10 @@ pub const KEY_WORDS: usize = 6;
 /// the same, byte for byte.
 pub trait SegmentDevice: Send + std::fmt::Debug {
     /// Sorts the flows of a segment by their keys, and its records by flow, those of a flow in
-    /// order of arrival. What the columns are built from stays with the device.
+    /// order of arrival. The device keeps what the columns are built from.
     fn sort(&mut self, segment: &SegmentKeys<'_>) -> Result<SegmentOrder, SegmentFailed>;
 
-    /// Builds columns of the segment that was sorted last, and hands each to `done`, in order.
+    /// Builds columns of the segment that was sorted last, and passes each to `done`, in order.
     fn columns(
         &mut self,
         columns: &[(SegmentColumn<'_>, Codec)],
@@ -32,8 +32,9 @@ pub struct SegmentKeys<'a> {
     pub words: [&'a [u64]; KEY_WORDS],
     /// The flow of each record, in order of arrival.
     pub flow_of: &'a [u32],
-    /// What records have for themselves: lists of digits, each with the digit of every record, in
-    /// order of arrival. A list of what is not kept is empty, and no column is built of it.
+    /// What belongs to single records rather than to flows: lists of digits, each with the digit of
+    /// every record, in order of arrival. The list of a field that is not kept is empty, and no
+    /// column is built from it.
     pub own: Vec<Digits<'a>>,
 }
 
@@ -60,7 +61,7 @@ pub enum SegmentColumn<'a> {
         /// How many bits the digit has.
         width: Width,
     },
-    /// What records have for themselves: the list of this number in [`SegmentKeys::own`].
+    /// What belongs to single records: the list with this number in [`SegmentKeys::own`].
     Own(usize),
     /// Digits of runs, and the row that each run starts at.
     Runs(&'a [u16], &'a [u32]),

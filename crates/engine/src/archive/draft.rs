@@ -1,17 +1,17 @@
 //! Indexes of recordings that have none yet.
 //!
-//! A recording is indexed when it is complete, and searched from its first packet on. Until then
-//! its packets are in drafts: segments like all others, in a codec that is built fast.
+//! A recording can be searched from its first packet on, but is indexed only when it is complete.
+//! Until then its packets are in drafts: ordinary segments, in a codec that is fast to build.
 //!
 //! ```text
 //! drafts/rec-NUMBER-TIME.pcapng-PART.tdx   made by the recorder, while the recording is open
-//! in memory                                of all behind the last of those, by whoever asks
+//! in memory                                of the packets after those, built by each search
 //! ```
 //!
-//! Nobody depends on a draft: where one is missing, cannot be opened, or is not about the packets
-//! that are there, it is left out with all that follow it, and what they are about is indexed in
-//! memory. Damage behind its head is found by who reads it, as in all indexes, and repair removes
-//! such a draft.
+//! Nothing depends on a draft. If one is missing, cannot be opened, or does not fit the packets, it
+//! is left out together with all that follow it, and their packets are indexed in memory. Damage
+//! behind its head is found when that part is read, as in all indexes, and repair removes such a
+//! draft.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -44,14 +44,15 @@ pub struct Drafter<'a> {
     file: Reader,
     /// What is behind the last draft.
     rest: SourceFile,
-    /// Nobody writes more of it.
+    /// Nothing more will be written to it.
     is_sealed: bool,
     /// What keeps it from being read to its end.
     damage: Option<CaptureError>,
 }
 
 impl<'a> Drafter<'a> {
-    /// Starts with the first packet of a recording; `None` if that is gone, or has no head yet.
+    /// Starts with the first packet of a recording; `None` if the recording is gone, or has no head
+    /// yet.
     pub fn new(archive: &'a Archive, recording: &Recording) -> Result<Option<Self>, ArchiveError> {
         Self::after(archive, recording, None)
     }
@@ -63,7 +64,7 @@ impl<'a> Drafter<'a> {
         last: Option<&Note>,
     ) -> Result<Option<Self>, ArchiveError> {
         let path = recording.sealed_path();
-        // Asked first: one that gets its name now has all its packets.
+        // Checked first: a recording that is sealed by now has all its packets.
         let is_sealed = recording.is_sealed();
         // Two, since each has its own place in the file.
         let opened = recording.open().and_then(|file| Ok((file, recording.open()?)));
@@ -98,20 +99,20 @@ impl<'a> Drafter<'a> {
         &self.recording
     }
 
-    /// Bytes and packets of the recording that there are drafts of.
+    /// Bytes and packets of the recording that drafts cover.
     pub fn reached(&self) -> (u64, u64) {
         (self.rest.start, self.rest.records_before)
     }
 
-    /// Writes a draft of what has come since the last one, or of as much of it as a draft has.
-    /// Returns how many packets that are.
+    /// Writes a draft of the packets since the last one, or of as many as fit into a draft. Returns
+    /// how many these are.
     pub fn write(&mut self, storage: &dyn Publish) -> Result<u64, ArchiveError> {
         let mut builder = SegmentBuilder::new(self.archive.settings().fields);
         let Some(note) = self.read(&mut builder, &Limits::new(DRAFT_RECORDS, 1))? else {
             return Ok(0);
         };
         let folder = self.archive.drafts_folder();
-        // An archive that is gone is not made again, only its folder of drafts.
+        // Creates the folder of drafts, but not an archive that is gone.
         let made = self.archive.storage.make_folder(&folder);
         made.map_err(|error| ArchiveError::io("create", &folder, error))?;
         let path = self.recording.draft_path(note.source.part);
@@ -123,7 +124,7 @@ impl<'a> Drafter<'a> {
         Ok(note.records)
     }
 
-    /// Segments in memory of all that is there.
+    /// Segments in memory of all packets that can be read.
     fn in_memory(&mut self) -> Result<Vec<Segment>, ArchiveError> {
         let limits = Limits::new(RECORDS_MAX, 1);
         let mut builder = SegmentBuilder::new(self.archive.settings().fields);
@@ -146,8 +147,8 @@ impl<'a> Drafter<'a> {
         Ok(segments)
     }
 
-    /// Reads packets until there is enough for a segment, or no more whole ones; what the segment
-    /// says of itself, if there is any. A file that is damaged ends there.
+    /// Reads packets until there are enough for a segment, or no more whole ones. Returns the note
+    /// of the segment, if there is one. A damaged file ends at the damage.
     fn read(
         &mut self,
         builder: &mut SegmentBuilder,
@@ -155,7 +156,7 @@ impl<'a> Drafter<'a> {
     ) -> Result<Option<Note>, ArchiveError> {
         let path = self.recording.sealed_path();
         builder.clear();
-        // Where it ended last time there may be more now.
+        // There may be more now behind the place where it ended last time.
         self.reader.reread(self.rest.start).map_err(ArchiveError::capture(&path))?;
         while !builder.is_full(limits) {
             match builder.take(&mut self.reader) {
@@ -181,12 +182,12 @@ impl<'a> Drafter<'a> {
         Ok(Some(note))
     }
 
-    /// Whether an error says that something is missing; not if more may be written of it.
+    /// Whether an error means that something is missing; not so if more may still be written.
     fn is_damage(&self, error: &CaptureError) -> bool {
         self.is_sealed || !matches!(error, CaptureError::Truncated { .. })
     }
 
-    /// What is missing behind the last of these segments, which have all that can be read.
+    /// The gap behind the last segment of all that can be read.
     fn gap(&self, before: Option<(u64, u64)>) -> Option<Gap> {
         let damage = self.damage.as_ref()?;
         let data = self.file.file().metadata().ok();
@@ -201,8 +202,8 @@ impl<'a> Drafter<'a> {
         }))
     }
 
-    /// Whether there is a packet from these times, or damage to find; adds the times of all in
-    /// front of that.
+    /// Whether there is a packet from these times, or damage. Extends `seen` to the times of all
+    /// packets read.
     fn has_times(
         &mut self,
         times: TimeRange,
@@ -256,8 +257,8 @@ impl Archive {
         Ok(paths.into_iter().rev().filter_map(of_recording).collect())
     }
 
-    /// Removes drafts that nobody needs: those of recordings that are gone, or indexed. What cannot
-    /// be removed does no harm, and does not keep the others.
+    /// Removes drafts that nobody needs: those of recordings that are gone, or indexed. A draft
+    /// that cannot be removed does no harm, and the others are still removed.
     pub fn remove_drafts(&self) -> Result<(), ArchiveError> {
         let mut outcome = Ok(());
         let mut is_needed = HashMap::new();
@@ -272,9 +273,9 @@ impl Archive {
         outcome
     }
 
-    /// Adds drafts of all that is not indexed of recordings; in memory, those that have packets
-    /// from these times. Indexes of a recording that stand behind a gap are taken out: drafts have
-    /// their packets, too.
+    /// Adds drafts of all parts of recordings that are not indexed. Drafts are built in memory only
+    /// if they have packets from these times. Indexes of a recording that come after a gap are
+    /// taken out: drafts have their packets, too.
     pub(super) fn unindexed(
         &self,
         damaged: &[&str],
@@ -311,7 +312,7 @@ impl Archive {
         survey.segments.retain(|_| places.next().is_none_or(|place| !behind_gaps.contains(&place)));
         let made: Vec<_> = match rest.len() {
             0 => return Ok(()),
-            // Threads take longer to start than most unfinished recordings to be read.
+            // Starting threads takes longer than reading most unfinished recordings.
             1 => rest.iter().map(|(r, after)| self.drafts(r, after.as_ref(), times)).collect(),
             _ => rest
                 .into_par_iter()
@@ -352,7 +353,7 @@ impl Archive {
                 let last_draft = drafts.last().map(|draft| (end_of(draft), draft.note().time_max));
                 gaps.extend(rest.gap(last_draft.or(last)));
             }
-            // What is said behind the last packet, or of packets that are not asked for.
+            // Statistics behind the last packet, or about packets outside these times.
             let told = rest.reader.take_statistics();
             let recording = recording.name().to_owned();
             let (losses, covered) = (Loss::of(&told, 0), Covered::by(&told));
@@ -363,7 +364,7 @@ impl Archive {
     }
 }
 
-/// The drafts that a recorder has made of a recording, as far as they can be used.
+/// The drafts that a recorder made of a recording, up to the first that cannot be used.
 fn recorded_drafts(storage: &Arc<dyn Storage>, recording: &Recording) -> Vec<Segment> {
     let mut drafts: Vec<Segment> = Vec::new();
     let Ok(file) = recording.open() else { return drafts };

@@ -22,7 +22,7 @@ pub enum ArchiveError {
         #[source]
         source: io::Error,
     },
-    /// There is no archive. Make one by taking a capture in.
+    /// There is no archive. Index a capture to make one.
     #[error(
         "{} is not an archive: it has no {SETTINGS_NAME}; tapdex index makes one", path.display()
     )]
@@ -30,8 +30,8 @@ pub enum ArchiveError {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// The settings of the archive are not understood. They are text: put them right, or have
-    /// [`Archive::mend`] write them again.
+    /// The settings of the archive are not understood. They are text: correct them, or rewrite them
+    /// with [`Archive::mend`](super::Archive::mend).
     #[error("{}: {fault}{}", path.display(), fault.advice())]
     BadSettings {
         /// The file that has them.
@@ -39,7 +39,7 @@ pub enum ArchiveError {
         /// What is wrong.
         fault: SettingsFault,
     },
-    /// The file that tells what is missing from the archive is not understood. Remove it to go on
+    /// The file that lists what is missing from the archive is not understood. Remove it to go on
     /// without it.
     #[error(
         "{}: {fault}; it tells what is missing from the archive; remove it to go on without it",
@@ -59,7 +59,7 @@ pub enum ArchiveError {
         /// What is wrong with it.
         source: IndexError,
     },
-    /// An index file is no segment's. Index the capture again.
+    /// An index file does not belong to a segment. Index the capture again.
     #[error("{}: not the index of a segment: {fault}", path.display())]
     BadNote {
         /// The index file.
@@ -67,7 +67,7 @@ pub enum ArchiveError {
         /// What is wrong.
         fault: NoteFault,
     },
-    /// Not all of a capture is indexed: it is being indexed, that was interrupted, or an index file
+    /// A capture is not fully indexed: indexing is under way or was interrupted, or an index file
     /// was removed. Index it again.
     #[error("{} is not indexed to its end; tapdex index goes on with it", path.display())]
     MissingPart {
@@ -93,7 +93,7 @@ pub enum ArchiveError {
         /// What is wrong with it.
         source: CaptureError,
     },
-    /// A packed capture has more bytes than it is unpacked to. Nothing of it is kept.
+    /// A compressed capture has more bytes than the limit for unpacking. Nothing of it is kept.
     #[error("{}: unpacked it has {limit}", path.display())]
     Unpacked {
         /// The capture.
@@ -101,7 +101,7 @@ pub enum ArchiveError {
         /// Which limit.
         limit: UnpackLimit,
     },
-    /// The work was interrupted. What was done until then is whole; run it again to go on.
+    /// The work was interrupted. What was finished before stays valid; run it again to go on.
     #[error("interrupted")]
     Interrupted,
 }
@@ -192,10 +192,10 @@ pub enum NoteFault {
         /// The newest version that this program knows.
         known: u32,
     },
-    /// What it says about the sections of its capture cannot be.
+    /// What it says about the sections of its capture is impossible.
     #[error("its sections do not fit its interfaces")]
     Sections,
-    /// What it says about times cannot be.
+    /// What it says about times is impossible.
     #[error("its first packet is later than its last")]
     Times,
     /// It has more rows than a segment can have.
@@ -204,7 +204,7 @@ pub enum NoteFault {
         /// How many.
         rows: u32,
     },
-    /// Its note is about another number of packets than it has rows.
+    /// Its note has another number of packets than it has rows.
     #[error("its note is about {records} packets")]
     OtherRecords {
         /// How many.
@@ -222,10 +222,10 @@ pub enum PacketsFault {
     /// The file is gone.
     #[error("the packets are not there; put the file back, or index it where it is")]
     Missing,
-    /// It has another length than when it was indexed.
+    /// Its length has changed since it was indexed.
     #[error("the file has changed since it was indexed; tapdex index takes it in again")]
     Changed,
-    /// It has other bytes than when it was indexed.
+    /// Its bytes have changed since it was indexed.
     #[error("the file is not what was indexed; tapdex index or repair takes it in again")]
     Other,
     /// It has fewer packets than when it was indexed.
@@ -240,7 +240,7 @@ pub enum PacketsFault {
     /// Retention has removed it while it was read.
     #[error("it was removed before it was read to its end")]
     Removed,
-    /// Retention has removed recordings before it that nobody has read.
+    /// Retention has removed earlier recordings before they were read.
     #[error("{}", removed_before(*recordings))]
     RemovedBefore {
         /// How many.
@@ -265,7 +265,7 @@ pub enum UnpackLimit {
         /// Bytes at most.
         bytes: u64,
     },
-    /// A multiple of what it has packed.
+    /// A multiple of its compressed size.
     #[error(
         "more than {bytes} bytes, a hundred times what it has packed; to unpack it all the same, \
          say how far with --unpack-max"

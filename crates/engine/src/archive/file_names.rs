@@ -1,10 +1,11 @@
-//! What files of an archive are called, and which capture they are of.
+//! The names of the files of an archive, and which capture they belong to.
 
 use std::path::{Path, PathBuf};
 
 use crate::storage::{Storage, Whose};
 
-/// A name for what is made of a file: its own, and a number that tells files of one name apart.
+/// A name for what is made from a file: its own name, and a number that tells apart files of the
+/// same name.
 pub(super) fn segment_name(path: &Path) -> String {
     const NAME_MAX: usize = 80;
     use std::os::unix::ffi::OsStrExt;
@@ -18,8 +19,8 @@ pub(super) fn segment_name(path: &Path) -> String {
     format!("{name}-{hash:016x}")
 }
 
-/// A name for our copy of a compressed capture. Each version of it has one of its own: the copy of
-/// the last one is whole until this one is indexed.
+/// A name for our copy of a compressed capture. Each version of the capture has its own copy: that
+/// of the last version stays until this one is indexed.
 pub(super) fn copy_name(storage: &dyn Storage, origin: &Path) -> String {
     let metadata = storage.metadata(origin, Whose::Named).ok();
     let version = metadata.map(|data| format!("{}-{}", data.len, data.modified_ns));
@@ -27,13 +28,13 @@ pub(super) fn copy_name(storage: &dyn Storage, origin: &Path) -> String {
     segment_name(&origin.join(version.unwrap_or_default()).join(name))
 }
 
-/// What the names of all index files of a capture start with.
+/// The prefix that the names of all index files of a capture share.
 pub(super) fn capture_name(index_file: &Path) -> &str {
     let stem = index_file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     stem.rsplit_once('-').map_or(stem, |(name, _)| name)
 }
 
-/// The way from a folder to a file, both from the root.
+/// The relative path from a folder to a file; both are given as absolute paths.
 pub(super) fn relative(folder: &Path, file: &Path) -> PathBuf {
     let (mut from, mut to) = (folder.components().peekable(), file.components().peekable());
     while let (Some(a), Some(b)) = (from.peek(), to.peek())

@@ -14,7 +14,7 @@ fn fold(a: u64, b: u64) -> u64 {
     half(product) ^ half(product >> 64)
 }
 
-/// The hash of a key, with a secret that nobody can guess who makes up packets.
+/// The hash of a key, with a secret that a sender of crafted packets cannot guess.
 #[inline(always)]
 pub(super) fn hash<const N: usize>(key: &[u64; N], secret: u64) -> u64 {
     let (pairs, _) = key.as_chunks::<2>();
@@ -29,7 +29,7 @@ pub(super) fn hash<const N: usize>(key: &[u64; N], secret: u64) -> u64 {
 #[derive(Debug)]
 pub(super) struct Interner<const N: usize> {
     /// The number of a key plus one in the low half, the upper half of its hash in the high half; 0
-    /// is free. A power of two of them, at most half of them taken.
+    /// is free. There is a power of two of them, and at most half are taken.
     slots: Vec<u64>,
     keys: Vec<[u64; N]>,
     secret: u64,
@@ -60,12 +60,13 @@ impl<const N: usize> Interner<N> {
 
     #[inline(always)]
     fn slot(&self, hash: u64) -> usize {
-        // The low half places it, the high half is kept to tell most others apart.
+        // The low half picks the slot; the high half is kept in the slot to tell most other keys
+        // apart.
         low_half(hash) as usize & (self.slots.len() - 1)
     }
 
-    /// What stands where the search for a hash begins: to be read early, so that several such reads
-    /// wait for memory at the same time.
+    /// The first slot of the search for a hash. Reading it early lets several such memory reads
+    /// overlap.
     #[inline(always)]
     pub(super) fn peek(&self, hash: u64) -> u64 {
         self.slots[self.slot(hash)]
@@ -82,7 +83,7 @@ impl<const N: usize> Interner<N> {
             }
             if (found ^ hash) & HIGH_HALF == 0 {
                 let number = low_half(found) - 1;
-                // Without a branch a word: most often all are equal.
+                // No branch for each word: usually all words are equal.
                 let pairs = self.keys[number as usize].iter().zip(key);
                 if pairs.fold(0, |differ, (a, b)| differ | (a ^ b)) == 0 {
                     return number;
@@ -132,7 +133,7 @@ pub(super) struct Flows {
     pub(super) packets: Vec<u32>,
 }
 
-/// Where the number of the wide part stands in [`Narrow`].
+/// The word of [`Narrow`] that holds the number of the wide part.
 const WIDE_WORD: usize = 2;
 const WIDE_SHIFT: u32 = 32;
 
@@ -163,7 +164,7 @@ impl Flows {
         narrow[WIDE_WORD] |= u64::from(number + 1) << WIDE_SHIFT;
     }
 
-    /// The flow of a packet, which is counted.
+    /// The flow of a packet; also counts the packet.
     #[inline(always)]
     pub(super) fn count(&mut self, narrow: &Narrow, hash: u64) -> u32 {
         let flow = self.narrow.number(narrow, hash);
@@ -174,8 +175,8 @@ impl Flows {
         flow
     }
 
-    /// The flows in the order of their keys: such that as many neighbours as can be have as many
-    /// digits as can be in common.
+    /// The flows in the order of their keys, which gives neighbours as many digits in common as
+    /// possible.
     pub(super) fn sorted(&self) -> FlowTable {
         let (wide_order, ranks) = self.wide_ranks();
         let narrow = self.narrow.keys();
@@ -197,7 +198,7 @@ impl Flows {
         table
     }
 
-    /// The keys that [`sorted`](Self::sorted) goes by, for another to sort by.
+    /// The keys that [`sorted`](Self::sorted) sorts by, for sorting elsewhere.
     pub(super) fn sort_keys(&self) -> SortKeys<'_> {
         let (wide_order, ranks) = self.wide_ranks();
         let narrow = self.narrow.keys();
@@ -208,8 +209,8 @@ impl Flows {
         SortKeys { words, wide: self.wide.keys(), wide_order }
     }
 
-    /// The wide parts by their place among each other, so that near addresses are near; and the
-    /// place, from 1, of the part of each number.
+    /// The wide parts in sorted order, so that similar addresses are neighbours; and for each
+    /// number of a wide part its rank, from 1.
     fn wide_ranks(&self) -> (Vec<u32>, Vec<u64>) {
         let wide = self.wide.keys();
         let mut wide_order: Vec<u32> = (0..).take(wide.len()).collect();
@@ -249,7 +250,7 @@ fn wide_number(key: &Narrow) -> usize {
     usize::try_from(key[WIDE_WORD] >> WIDE_SHIFT).unwrap_or(0)
 }
 
-/// The word with the number of a flow's wide part, that in place of its number.
+/// The word that holds the number of a flow's wide part, with its rank in place of the number.
 fn ranked(key: &Narrow, ranks: &[u64]) -> u64 {
     let ports = key[WIDE_WORD] & !(!0 << WIDE_SHIFT);
     ranks[wide_number(key)] << WIDE_SHIFT | ports
@@ -268,7 +269,7 @@ impl SortKeys<'_> {
         self.words.each_ref().map(Vec::as_slice)
     }
 
-    /// Some of the flows, as [`Flows::sorted`] has them.
+    /// Some of the flows, in the form that [`Flows::sorted`] returns.
     pub(super) fn table(&self, flows: &[u32]) -> FlowTable {
         let mut table = FlowTable::with_capacity(flows.len());
         table.order.extend_from_slice(flows);
@@ -279,9 +280,9 @@ impl SortKeys<'_> {
         table
     }
 
-    /// What [`FlowTable::wide_flows`] tells, for all flows in the order that is given.
+    /// Like [`FlowTable::wide_flows`], for all flows in the given order.
     pub(super) fn wide_flows(&self, order: &[u32], starts: &[u32]) -> WideFlows {
-        // Without any wide part all flows are taken as one: the first tells as much.
+        // Without any wide part all flows count as one: the first is enough.
         let order = if self.wide.is_empty() { &order[..order.len().min(1)] } else { order };
         let words = &self.words[WIDE_WORD];
         wide_flows(order.iter().map(|&flow| words[flow as usize]), starts)
@@ -318,13 +319,13 @@ impl FlowTable {
         }
     }
 
-    /// The flows that wide digits are to be told for, and where their rows start, if those of all
-    /// flows start at `starts`: flows without a wide part that follow each other are taken as one.
+    /// The flows to give wide digits for, and where their rows start; the rows of all flows start
+    /// at `starts`. Neighbouring flows without a wide part count as one.
     pub(super) fn wide_flows(&self, starts: &[u32]) -> WideFlows {
         wide_flows(self.narrow[WIDE_WORD].iter().copied(), starts)
     }
 
-    /// A digit of each flow of a range: of narrow parts.
+    /// A digit of the narrow part of each flow of a range.
     pub(super) fn narrow_digits(
         &self,
         flows: Range<usize>,
@@ -336,7 +337,7 @@ impl FlowTable {
         target.extend(self.narrow[word][flows].iter().map(|&word| digit(word, shift, width)));
     }
 
-    /// A digit of each flow of a list: of wide parts.
+    /// A digit of the wide part of each flow of a list.
     pub(super) fn wide_digits(
         &self,
         numbers: &[u32],
@@ -349,7 +350,7 @@ impl FlowTable {
         target.extend(numbers.iter().map(|&n| digit(parts[n as usize], shift, width)));
     }
 
-    /// A digit of each flow; not for digits that packets have for themselves.
+    /// A digit of each flow; not for digits that belong to single packets.
     pub(super) fn digits(&self, place: Place, width: Width, target: &mut Vec<u16>) {
         match place {
             Place::Narrow(word, shift) => {
@@ -364,7 +365,7 @@ impl FlowTable {
     }
 }
 
-/// As [`FlowTable::wide_flows`], by the words with the numbers of wide parts.
+/// Like [`FlowTable::wide_flows`], from the words that hold the numbers of wide parts.
 fn wide_flows(words: impl Iterator<Item = u64>, starts: &[u32]) -> WideFlows {
     let mut flows = WideFlows { numbers: Vec::new(), starts: Vec::new() };
     for (word, &start) in words.zip(starts) {
@@ -377,10 +378,10 @@ fn wide_flows(words: impl Iterator<Item = u64>, starts: &[u32]) -> WideFlows {
     flows
 }
 
-/// The flows that wide digits are told for.
+/// The flows that wide digits are given for.
 #[derive(Debug)]
 pub(super) struct WideFlows {
-    /// The number of each one's wide part; 0 for some without one.
+    /// The number of each one's wide part; 0 stands for neighbouring flows without one.
     pub(super) numbers: Vec<u32>,
     /// Where the rows of each start.
     pub(super) starts: Vec<u32>,

@@ -32,16 +32,16 @@ use schedule::{AllParts, Job, Queue};
 pub enum Input {
     /// A file.
     File(PathBuf),
-    /// Standard input, and the name that its packets are to have.
+    /// Standard input, and the name to store its packets under.
     Stdin(String),
 }
 
-/// How far the work is.
+/// How far the work has got.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of captures that were read.
     pub bytes: u64,
-    /// Bytes of all captures that are to be read, as far as it is known.
+    /// Bytes of all captures that are to be read, as far as known.
     pub bytes_total: u64,
     /// Packets that were decoded.
     pub packets: u64,
@@ -62,7 +62,7 @@ pub struct FileReport {
     pub index_bytes: u64,
     /// Segments that were written.
     pub segments: u32,
-    /// What is wrong with the capture; what stands before that is indexed.
+    /// What is wrong with the capture; everything before the damage is indexed.
     pub damage: Option<String>,
     /// Why it was not indexed, or not to its end.
     pub error: Option<ArchiveError>,
@@ -96,7 +96,7 @@ impl std::fmt::Debug for Ingest<'_> {
     }
 }
 
-/// Threads, however many are asked for: each has a segment in memory.
+/// The most threads, even if more are asked for: each has a segment in memory.
 const THREADS_MAX: usize = 64;
 
 /// What the threads of one run share.
@@ -122,7 +122,7 @@ impl Run<'_> {
     }
 }
 
-/// How far all threads are.
+/// The progress of all threads.
 #[derive(Debug, Default)]
 struct Meter {
     bytes: AtomicU64,
@@ -163,7 +163,7 @@ impl<'a> Ingest<'a> {
         }
     }
 
-    /// Works on so many threads; 0 means one for each core.
+    /// Uses this many threads; 0 means one for each core.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         if threads > 0 {
@@ -172,60 +172,60 @@ impl<'a> Ingest<'a> {
         self
     }
 
-    /// Closes a segment after so many packets at most.
+    /// Closes a segment after this many packets at most.
     #[must_use]
     pub fn records_max(mut self, records: usize) -> Self {
         self.records_max = records.clamp(1, RECORDS_MAX);
         self
     }
 
-    /// Indexes captures again that are indexed and unchanged.
+    /// Also indexes captures again that are already indexed and unchanged.
     #[must_use]
     pub fn force(mut self, force: bool) -> Self {
         self.force = force;
         self
     }
 
-    /// Unpacks captures that have so many bytes at most. Otherwise it is a hundred times what they
-    /// have packed, or 256 MiB if that is more.
+    /// Unpacks captures of at most this many bytes. Without it, the limit is a hundred times the
+    /// compressed size, or 256 MiB if that is more.
     #[must_use]
     pub fn unpack_max(mut self, bytes: Option<u64>) -> Self {
         self.unpack_max = bytes;
         self
     }
 
-    /// Stops soon after this was set; what is not complete is removed.
+    /// Stops soon after this is set; incomplete files are removed.
     #[must_use]
     pub fn stop(mut self, stop: &'a AtomicBool) -> Self {
         self.stop = Some(stop);
         self
     }
 
-    /// Is told how far the work is, often, by several threads.
+    /// Calls this with the progress of the work, often, from several threads.
     #[must_use]
     pub fn progress(mut self, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
         self.progress = Some(progress);
         self
     }
 
-    /// Has segments in flow order sorted and indexed by a device, one at a time; those in order of
-    /// arrival are not for it. What the device cannot do is done here instead. The indexes are the
-    /// same, byte for byte.
+    /// Lets a device sort and index segments in flow order, one at a time; segments in order of
+    /// arrival do not use it. What the device cannot do is done on the CPU instead. The indexes are
+    /// the same, byte for byte.
     #[must_use]
     pub fn device(mut self, device: &'a Mutex<dyn SegmentDevice>) -> Self {
         self.device = Some(device);
         self
     }
 
-    /// Has indexes written through this storage.
+    /// Writes indexes through this storage.
     #[must_use]
     pub fn storage(mut self, storage: &'a dyn Publish) -> Self {
         self.storage = Some(storage);
         self
     }
 
-    /// Takes the captures in. What is wrong with one of them is in its report, and the others go
-    /// on; an error is what concerns all of them.
+    /// Takes the captures in. If one of them fails, its report says why, and the others go on; an
+    /// error is returned for what concerns all of them.
     pub fn run(&self, inputs: &[Input]) -> Result<IngestReport, ArchiveError> {
         let run = Run {
             inputs,

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{ArchiveError, Segment};
 use crate::storage::{Metadata, Storage, Whose};
 
-/// Open segments, by their index files. To open one takes many times longer than to see that its
-/// file is still the same.
+/// Open segments, by their index files. Opening one takes many times longer than checking that its
+/// file is unchanged.
 #[derive(Debug, Default)]
 pub(super) struct KeptSegments {
     by_path: Mutex<HashMap<PathBuf, Kept>>,
@@ -24,8 +24,8 @@ struct Kept {
 }
 
 impl KeptSegments {
-    /// The segments of some index files, each opened unless it is open. Others are closed, unless
-    /// somebody still holds them.
+    /// The segments of some index files; opens those that are not open yet. All others are closed,
+    /// unless somebody still holds them.
     pub(super) fn open(
         &self,
         storage: &Arc<dyn Storage>,
@@ -35,8 +35,7 @@ impl KeptSegments {
         kept.values_mut().for_each(|kept| kept.is_wanted = false);
         let mut opened = Vec::with_capacity(paths.len());
         for path in paths {
-            // Looked at before the file is opened: if another takes its place in between, the next
-            // look tells.
+            // Read before the file is opened: if it is replaced in between, the next check notices.
             let file = storage.metadata(path, Whose::Own).ok();
             if let Some(kept) = kept.get_mut(path).filter(|kept| Some(kept.file) == file) {
                 kept.is_wanted = true;
@@ -52,5 +51,10 @@ impl KeptSegments {
         }
         kept.retain(|_, kept| kept.is_wanted);
         opened
+    }
+
+    /// Closes all segments that nobody holds.
+    pub(super) fn close(&self) {
+        self.by_path.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }

@@ -1,4 +1,4 @@
-//! What a segment says of itself: whose packets it has, and where they are.
+//! What a segment says about itself: whose packets it has, and where they are.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,11 @@ use crate::fields::{Field, FieldSet};
 
 /// The version of the note that this program writes.
 const VERSION: u32 = 1;
-/// The version of one whose layout is lists of words, and the last one that it reads.
+/// The version of a note whose layout is lists of words, and the last version that this program
+/// reads.
 const VERSION_LONG: u32 = 2;
 
-/// What a segment says of itself, kept in its index file as TOML.
+/// What a segment says about itself, kept in its index file as TOML.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     version: u32,
@@ -26,7 +27,8 @@ pub struct Note {
     pub captured_bytes: u64,
     /// The flows they belong to, in one direction each.
     pub flows: u64,
-    /// Packets whose headers are such that filters have to see the frame.
+    /// Packets whose headers columns cannot fully represent, so that filters have to read the
+    /// frame.
     pub odd: u64,
     /// The time of the earliest, in nanoseconds since 1970.
     pub time_min: u64,
@@ -36,24 +38,23 @@ pub struct Note {
     pub source: SourceFile,
     /// How that file is read.
     pub layout: Layout,
-    /// Packets that were lost while these were captured, by time, as far as the file tells.
+    /// Packets that were lost while these were captured, by time, as far as the file says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<Loss>,
-    /// The time that the file speaks for, whether or not there were packets; `None` if it does not
-    /// say.
+    /// The time that the file covers, whether or not there were packets; `None` if it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covered: Option<Covered>,
     /// Fields that came after the first version, that the writer knew, and that are left out
     /// because they are 0 in all rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     zero: Vec<String>,
-    /// Of interfaces that have lost packets what was last said of them: what is said behind these
-    /// packets may count on from there.
+    /// The last counters of interfaces that have lost packets: statistics after these packets may
+    /// continue from them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     counting: Vec<Counting>,
 }
 
-/// What was last said of the packets that an interface has lost.
+/// The last counters of the packets that an interface has lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Counting {
     interface: u32,
@@ -63,7 +64,7 @@ struct Counting {
     by_kernel: u64,
 }
 
-/// Interfaces that are kept of which something was said.
+/// The most interfaces whose counters are kept.
 const COUNTING_MAX: usize = 256;
 
 /// Packets that were lost.
@@ -86,20 +87,20 @@ pub struct Covered {
     pub to_ns: u64,
 }
 
-/// Losses of a segment that are told apart; more are put together with their neighbours.
+/// The most losses of a segment that are kept apart; beyond that, neighbours are merged.
 const LOSSES_MAX: usize = 256;
 /// The greatest number that TOML has room for.
 const NUMBER_MAX: u64 = i64::MAX.cast_unsigned();
 
 impl Loss {
-    /// So many packets, between two times.
+    /// This many packets, between two times.
     pub fn new(from_ns: u64, to_ns: u64, packets: u64) -> Self {
         let to_ns = to_ns.min(NUMBER_MAX);
         Self { from_ns: from_ns.min(to_ns), to_ns, packets: packets.min(NUMBER_MAX) }
     }
 
-    /// What is lost by what files say became of packets. A time that is not said starts at
-    /// `first_ns`.
+    /// The losses in the statistics of files. Where the statistics do not say when they start, the
+    /// loss starts at `first_ns`.
     pub fn of(told: &[Statistics], first_ns: u64) -> Vec<Self> {
         let lossy = told.iter().filter(|one| one.lost() > 0);
         let mut losses: Vec<Self> = lossy
@@ -126,7 +127,7 @@ impl Loss {
 }
 
 impl Covered {
-    /// The time that files speak for.
+    /// The time that files cover, by their statistics.
     pub fn by(told: &[Statistics]) -> Option<Self> {
         let said = told.iter().filter(|one| one.start_ns > 0);
         let spans = said.map(|one| Self {
@@ -136,7 +137,7 @@ impl Covered {
         spans.reduce(Self::and)
     }
 
-    /// Both, and what is between them.
+    /// The time that spans both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { from_ns: self.from_ns.min(other.from_ns), to_ns: self.to_ns.max(other.to_ns) }
@@ -146,10 +147,10 @@ impl Covered {
 /// The file that has the packets of a segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceFile {
-    /// Where it is, from the folder of the index file; bytes that are no UTF-8, and `%`, as `%xx`.
+    /// Where it is, from the folder of the index file; bytes that are not UTF-8, and `%`, are
+    /// written as `%xx`.
     path: String,
-    /// The same from the root: where it is looked for if it is not there, as after the index was
-    /// moved alone.
+    /// Its absolute path: where to look if it is not at `path`, as after the index alone was moved.
     absolute: String,
     /// The capture that was taken in, if that was compressed or a stream and `path` is our copy of
     /// it; written like `path`.
@@ -174,7 +175,7 @@ pub struct SourceFile {
     /// What is wrong with the file behind the last packet; empty if nothing is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub damage: String,
-    /// Whether that is that the file ends in the middle of something.
+    /// Whether the damage is that the file ends in the middle of something.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_short: bool,
 }
@@ -203,7 +204,7 @@ impl SourceFile {
         text_to_path(&self.path)
     }
 
-    /// The file that has the packets, from the root, when it was indexed.
+    /// The absolute path of the file that has the packets, from when it was indexed.
     pub fn absolute_path(&self) -> PathBuf {
         text_to_path(&self.absolute)
     }
@@ -278,14 +279,14 @@ impl Note {
         later.fold(FieldSet::FIRST, FieldSet::with)
     }
 
-    /// Takes over what the file says became of packets.
+    /// Takes over the losses and the covered time from the statistics of the file.
     pub(super) fn tell(&mut self, told: &[Statistics]) {
-        // What does not say when it starts may be about packets of an earlier part.
+        // Statistics without a start may be about packets of an earlier part.
         self.losses = Loss::of(told, if self.is_first() { self.time_min } else { 0 });
         self.covered = Covered::by(told);
     }
 
-    /// Keeps what statistics in the rest of the file may count on from.
+    /// Keeps the counters that statistics in the rest of the file may continue from.
     pub(super) fn keep_counting(&mut self, last: Vec<(u32, Statistics)>) {
         let all = last.into_iter().map(|(interface, last)| Counting {
             interface,
@@ -302,7 +303,7 @@ impl Note {
         self.counting = all.filter(fits).take(COUNTING_MAX).collect();
     }
 
-    /// What statistics in the rest of the file may count on from.
+    /// The counters that statistics in the rest of the file may continue from.
     pub(super) fn counting(&self) -> impl Iterator<Item = (u32, Statistics)> {
         self.counting.iter().map(|one| {
             let last = Statistics {
@@ -317,7 +318,7 @@ impl Note {
     }
 
     pub(super) fn to_text(&self) -> String {
-        // Plain numbers and strings: there is nothing in it that TOML could not say.
+        // Plain numbers and strings: TOML can represent all of it.
         toml::to_string(self).unwrap_or_default()
     }
 
@@ -344,9 +345,9 @@ impl Note {
     }
 }
 
-/// How many of these notes, in the order of their parts, lead from the first packet of a file on
-/// without a gap. Parts are written by several threads: one may be there before those that precede
-/// it, the last one too.
+/// How many of these notes, in the order of their parts, follow each other without a gap from the
+/// first packet of a file on. Several threads write parts: one may be written before those that
+/// precede it, even the last one.
 pub(super) fn chained<'n>(notes: impl IntoIterator<Item = &'n Note>) -> usize {
     let mut before = None::<&Note>;
     let follows = |note: &&'n Note| match before.replace(note) {
@@ -356,7 +357,7 @@ pub(super) fn chained<'n>(notes: impl IntoIterator<Item = &'n Note>) -> usize {
     notes.into_iter().take_while(follows).count()
 }
 
-/// A path as text, from which it can be had again.
+/// A path as text that can be turned back into the path.
 fn path_to_text(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let mut text = String::new();

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! packets/.rec-NUMBER-TIME.pcapng.part       being written; the writer holds a lock on it
-//! packets/rec-NUMBER-TIME.pcapng             complete, and not changed any more
-//! segments/rec-NUMBER-TIME.pcapng-PART.tdx   its index; as long as there is none, drafts do
+//! packets/rec-NUMBER-TIME.pcapng             complete, and no longer changed
+//! segments/rec-NUMBER-TIME.pcapng-PART.tdx   its index; until there is one, drafts are used
 //! ```
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use crate::time::format_time;
 const PREFIX: &str = "rec-";
 const ENDING: &str = ".pcapng";
 const UNFINISHED: &str = ".part";
-/// Files of a folder that the system tells of in one call, at least.
+/// The least number of files of a folder that the system lists in one call.
 const LISTED_AT_ONCE: usize = 100;
 
 /// A packet file of a recorder's, complete or not. Recordings are compared by where they are.
@@ -63,7 +63,7 @@ impl Recording {
         self.folder.join(&self.name)
     }
 
-    /// Where it is as long as it is written.
+    /// Where it is while it is being written.
     pub fn unfinished_path(&self) -> PathBuf {
         self.folder.join(format!(".{}{UNFINISHED}", self.name))
     }
@@ -84,7 +84,7 @@ impl Recording {
         archive.join(folder).join(super::index_name(&self.name, part))
     }
 
-    /// Its packets, as drafts speak of them: where they are now, and where they will be.
+    /// Its packets, as the notes of drafts name them: where they are now, and where they will be.
     pub(super) fn as_source(&self) -> SourceFile {
         let near = self.unfinished_path();
         let near = std::path::absolute(&near).unwrap_or(near);
@@ -94,7 +94,7 @@ impl Recording {
     /// Opens it to be read, wherever it is now.
     pub fn open(&self) -> io::Result<Reader> {
         let mut outcome = Err(io::ErrorKind::NotFound.into());
-        // It may get its name between two looks.
+        // It may be renamed between two tries.
         for path in [self.sealed_path(), self.unfinished_path(), self.sealed_path()] {
             outcome = self.storage.open(&path, Whose::Own);
             match &outcome {
@@ -110,7 +110,7 @@ impl Recording {
         super::is_regular(&*self.storage, &self.sealed_path())
     }
 
-    /// Whether it still has the name that it has while it is written.
+    /// Whether it still has the name of an unfinished recording.
     pub fn is_unfinished(&self) -> bool {
         self.storage.exists(&self.unfinished_path())
     }
@@ -145,7 +145,7 @@ pub(crate) fn recording_number(name: &str) -> Option<u64> {
     name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
 }
 
-/// What became of a recording that was not finished.
+/// What was done with an unfinished recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
     /// Where it is now; where it was, if it had no packet and is gone.
@@ -160,8 +160,8 @@ impl Archive {
     /// A recording that is to begin now: its number is greater than `after`, and than those of all
     /// that are there.
     ///
-    /// An archive that is gone is not made again: what is left may be a folder that another disk
-    /// was mounted on.
+    /// An archive that is gone is not created again: what is left may be the mount point of a disk
+    /// that is no longer mounted.
     pub fn new_recording(&self, now_ns: u64, after: u64) -> Result<Recording, ArchiveError> {
         let folder = self.packets_folder();
         if !self.storage.has_name(&self.folder.join(super::SETTINGS_NAME)) {
@@ -195,8 +195,8 @@ impl Archive {
         let mut names = BTreeSet::new();
         let entries = self.list_recordings(&mut names)?;
         if entries > LISTED_AT_ONCE {
-            // One that gets its name between two calls of the system may be left out, but it gets
-            // it only once.
+            // A recording that is renamed between two system calls may be missed, but it is renamed
+            // only once.
             self.list_recordings(&mut names)?;
         }
         let found = |name| {
@@ -213,9 +213,9 @@ impl Archive {
     }
 
     /// Completes recordings that a killed recorder has left unfinished: they are cut behind the
-    /// last whole packet and get their name. Those that somebody writes are left alone. One without
-    /// a packet is removed. Also returns what is wrong with those that could not be completed. What
-    /// is left when `stop` is set stays as it is.
+    /// last whole packet and get their name. Those that are being written are left alone. One
+    /// without a packet is removed. Also returns what is wrong with those that could not be
+    /// completed. Those left when `stop` is set stay as they are.
     pub fn seal_unfinished(
         &self,
         stop: &AtomicBool,
@@ -234,14 +234,14 @@ impl Archive {
     }
 
     /// Completes a recording whose lock the caller holds, as
-    /// [`seal_unfinished`](Self::seal_unfinished) would one that nobody writes.
+    /// [`seal_unfinished`](Self::seal_unfinished) does if nobody is writing it.
     pub fn seal_held(&self, recording: &Recording) -> io::Result<Recovered> {
         let file = self.storage.open_to_write(&recording.unfinished_path())?;
         complete(recording, &*file, &AtomicBool::new(false))
     }
 
-    /// What the indexes of a packet file are called. Those of a file in the archive itself go by
-    /// its name alone, so that archives can be moved.
+    /// The prefix of the names of a packet file's indexes. For a file in the archive itself it is
+    /// made from the file's name alone, so that archives can be moved.
     pub(super) fn index_stem(&self, packets: &Path) -> String {
         let ours = self.storage.real_path(&self.packets_folder()).ok();
         let parent = packets.parent().and_then(|parent| self.storage.real_path(parent).ok());
@@ -251,7 +251,7 @@ impl Archive {
         }
     }
 
-    /// Adds the names of all recordings, and says how many files there are beside them.
+    /// Adds the names of all recordings; returns how many files are in the folder.
     fn list_recordings(&self, names: &mut BTreeSet<String>) -> Result<usize, ArchiveError> {
         let folder = self.packets_folder();
         let paths = match self.storage.list(&folder) {
@@ -271,11 +271,11 @@ impl Archive {
     }
 }
 
-/// Completes a recording; `None` if somebody writes it, or it is complete.
+/// Completes a recording; `None` if it is being written, or is complete already.
 fn seal(recording: &Recording, stop: &AtomicBool) -> io::Result<Option<Recovered>> {
     let path = recording.unfinished_path();
     let file = recording.storage.open_to_write(&path)?;
-    // Its owner writes it, or has completed it in the meantime.
+    // Its owner is writing it, or has completed it in the meantime.
     if !file.hold()? || !recording.storage.has_name(&path) {
         return Ok(None);
     }
@@ -324,7 +324,7 @@ fn whole_packets(file: &dyn ReadFile, stop: &AtomicBool) -> io::Result<(u64, u64
         Ok(reader) => reader,
         Err(error) if error.is_io() => return Err(io::Error::other(error)),
         Err(CaptureError::Truncated { .. }) => return Ok((0, 0)),
-        // Not written by a recorder, or zeros from the start on.
+        // Not written by a recorder, or nothing but zeros.
         Err(_) => return Ok((u64::from(!is_zero(file, 0, stop)?), len)),
     };
     let mut packets = 0;
@@ -341,7 +341,7 @@ fn whole_packets(file: &dyn ReadFile, stop: &AtomicBool) -> io::Result<(u64, u64
         Ok(()) | Err(CaptureError::Truncated { .. }) => Ok((packets, end)),
         Err(error) if error.is_io() => Err(io::Error::other(error)),
         Err(_) if is_zero(file, end, stop)? => Ok((packets, end)),
-        // At least one, so that it is kept.
+        // Count at least one, so that the file is kept.
         Err(_) => Ok((packets.max(1), len)),
     }
 }

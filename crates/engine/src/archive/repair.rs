@@ -1,8 +1,8 @@
 //! Indexing again what is damaged.
 //!
-//! An index can be made again from its packets. Which file has them is in the index; where that is
-//! not readable any more, other segments of the same capture know, or the name of the index tells:
-//! it is made from the path of the packets, so a capture is recognised by making its name.
+//! An index can be made again from its packets. The index says which file has them. If the index
+//! can no longer be read, other segments of the same capture say so, or the name of the index does:
+//! it is made from the path of the packets, so a capture is recognised by making the name again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,18 +24,18 @@ use crate::index::MARK_RECORDS;
 use crate::packet::{Headers, decode};
 use crate::storage::Whose;
 
-/// What processes that were killed leave in the folder of an archive; a recorder has the last.
+/// Files that killed processes leave in the folder of an archive; the last one is a recorder's.
 const OWN_TEMPORARY: [&[u8]; 3] =
     [b".archive.toml.tmp", b".missing.toml.tmp", b".recording.toml.tmp"];
 
-/// What became of an archive.
+/// What a repair found and did.
 #[derive(Debug, Default)]
 pub struct RepairReport {
     /// Index files that were looked at.
     pub segments: usize,
     /// What was found wrong: the index file, and what.
     pub problems: Vec<(PathBuf, String)>,
-    /// Captures that were indexed again, or were to be.
+    /// Captures that were indexed again, or should have been.
     pub captures: Vec<FileReport>,
     /// Index files that are still as they were, and why nothing could be done.
     pub left: Vec<(PathBuf, String)>,
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Repair<'_> {
     }
 }
 
-/// An index file that is not as it should be.
+/// A damaged index file.
 struct Damaged {
     index: PathBuf,
     /// The capture it was made of, if that is known.
@@ -81,35 +81,35 @@ impl<'a> Repair<'a> {
         self
     }
 
-    /// Takes an index that can be opened for sound, without reading all of it.
+    /// Counts an index as sound if it can be opened, without reading all of it.
     #[must_use]
     pub fn quick(mut self, quick: bool) -> Self {
         self.quick = quick;
         self
     }
 
-    /// Stops soon after this was set; what was done until then is whole.
+    /// Stops soon after this is set; what was finished before stays valid.
     #[must_use]
     pub fn stop(mut self, stop: &'a AtomicBool) -> Self {
         self.stop = Some(stop);
         self
     }
 
-    /// Is told how many indexes were checked, of how many.
+    /// Calls this with the number of indexes checked, and of all indexes.
     #[must_use]
     pub fn checked(mut self, checked: &'a dyn Fn(usize, usize)) -> Self {
         self.checked = Some(checked);
         self
     }
 
-    /// Is told how far indexing is.
+    /// Calls this with the progress of indexing.
     #[must_use]
     pub fn progress(mut self, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
         self.progress = Some(progress);
         self
     }
 
-    /// Does it. A damaged index is replaced only when another one is complete.
+    /// Runs the repair. A damaged index is replaced only when the new one is complete.
     pub fn run(&self) -> Result<RepairReport, ArchiveError> {
         let archive = self.archive;
         let mut report = RepairReport::default();
@@ -129,8 +129,8 @@ impl<'a> Repair<'a> {
         let files = self.archive.index_files()?;
         report.segments = files.len();
         let (mut damaged, mut known) = (Vec::new(), Vec::new());
-        // Packet files that are not what was indexed: an index of what they are now would take the
-        // damage for sound.
+        // Packet files that have changed since they were indexed: a new index would treat the
+        // damage as sound.
         let mut kept = BTreeSet::new();
         for (n, path) in files.iter().enumerate() {
             if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
@@ -146,7 +146,7 @@ impl<'a> Repair<'a> {
                 && archive.storage.exists(path)
             {
                 let packets = archive.real_path(segment.packet_path());
-                // What was packed is unpacked once more.
+                // The copy of a compressed capture is not kept: the capture is unpacked once more.
                 if capture_of(archive, segment) == packets {
                     kept.insert(packets);
                 }
@@ -209,7 +209,7 @@ impl<'a> Repair<'a> {
         Ok(report)
     }
 
-    /// Removes drafts that nobody needs, or that are damaged: they are not needed either.
+    /// Removes drafts that are not needed, and damaged ones, which are not needed either.
     fn check_drafts(&self, report: &mut RepairReport) {
         let archive = self.archive;
         let found = archive.remove_drafts().and_then(|()| archive.draft_files());
@@ -218,7 +218,7 @@ impl<'a> Repair<'a> {
             Vec::new()
         });
         for (_, path) in drafts {
-            // Not those that are being written.
+            // Skips those that are being written.
             let is_draft = path.extension().is_some_and(|extension| extension == "tdx");
             let is_sound = |draft: Segment| draft.index().verify(&mut |_| {}).problems.is_empty();
             if is_draft
@@ -279,7 +279,7 @@ impl<'a> Repair<'a> {
             }
         }
         for folder in folders {
-            // What cannot be listed has nothing to offer.
+            // A folder that cannot be listed offers no candidates.
             let files = storage.list(&folder).unwrap_or_default();
             candidates.extend(files.into_iter().filter(|path| storage.is_file(path)));
         }
@@ -326,7 +326,7 @@ impl<'a> Repair<'a> {
         Ok(())
     }
 
-    /// Removes what killed processes have left behind; what somebody holds stays.
+    /// Removes what killed processes have left behind; locked files stay.
     fn remove_temporary(&self, report: &mut RepairReport) {
         let archive = self.archive;
         let folders =
@@ -342,7 +342,7 @@ impl<'a> Repair<'a> {
                 }
                 match archive.storage.remove_stale(&path) {
                     Ok(()) => report.removed.push(path),
-                    // Somebody writes it.
+                    // A process is writing it.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => report.left.push((path, error.to_string())),
                 }
@@ -351,7 +351,7 @@ impl<'a> Repair<'a> {
     }
 }
 
-/// A number for a digit of a column, such that sums of them tell sets of digits apart.
+/// A number for a digit of a column, chosen so that different sets of digits have different sums.
 fn fingerprint(field: Field, digit: usize, key: u64) -> u64 {
     if key == 0 {
         // Columns that are 0 in all rows are left out of the index.
@@ -369,7 +369,7 @@ fn fingerprint(field: Field, digit: usize, key: u64) -> u64 {
 pub struct Compared {
     /// Packets that have another checksum than when they were indexed.
     pub unread: UnreadPackets,
-    /// What differs first of the other packets.
+    /// The first difference in the other packets.
     pub difference: Option<String>,
 }
 
@@ -377,7 +377,7 @@ impl Segment {
     /// Reads all packets and compares them with the index: their checksums, where they are, when
     /// they came, how long they were, and that every column has the digits that their headers have.
     ///
-    /// `each` is told how many packets were read, and says whether to go on. Takes twelve bytes of
+    /// `each` gets the number of packets read, and returns whether to go on. Takes twelve bytes of
     /// memory for each packet.
     pub fn compare(&self, each: &mut dyn FnMut(u32) -> bool) -> Result<Compared, ArchiveError> {
         let mut compared = Compared::default();
@@ -386,7 +386,7 @@ impl Segment {
         Ok(compared)
     }
 
-    /// What differs first, and in any case the packets that have another checksum.
+    /// The first difference, and in any case all packets with another checksum.
     fn compare_with(
         &self,
         each: &mut dyn FnMut(u32) -> bool,
@@ -399,14 +399,14 @@ impl Segment {
         let Some(marks) = self.index().marks().map_err(damaged)? else {
             return Ok(Some(format!("{index}: it does not say where its packets are")));
         };
-        // Of each packet the sum of its digits' fingerprints.
+        // For each packet, the sum of its digits' fingerprints.
         let mut sums: Vec<u64> = vec![0; rows as usize];
         let (mut wire, mut captured, mut stopped, mut moved) = (0_u64, 0_u64, false, None);
         let mut headers = Headers::default();
         let known = FieldSet::ALL.iter().filter(|&field| self.columns().knows(field)).collect();
         unread.extend(packets.check_head()?);
-        // One seek at the start: from there on the reader has to come by every mark by itself, but
-        // for those behind packets that have another checksum.
+        // One seek at the start: from there on the reader has to reach every mark by itself, except
+        // those behind packets with another checksum.
         let others = packets.for_each(0..rows, &mut |number, record| {
             let mark = marks.get(number / MARK_RECORDS).map_err(damaged)?;
             let right_time = (mark.time_min..=mark.time_max).contains(&record.time_ns);
@@ -451,7 +451,7 @@ impl Segment {
         Ok(None)
     }
 
-    /// Takes from each packet's sum what the columns say of it.
+    /// Subtracts from each packet's sum the digits that the columns have for it.
     fn take_digits(&self, sums: &mut [u64]) -> Result<(), IndexError> {
         let index = self.index();
         let record_of: Option<Vec<u32>> = match index.row_map()? {
@@ -495,7 +495,7 @@ fn digits_sum(packet: &Packet<'_>, known: FieldSet) -> u64 {
     sum
 }
 
-/// The capture that a segment was made of: what was taken in, or our copy if that is gone.
+/// The capture that a segment was made from: the original, or our copy if that is gone.
 fn capture_of(archive: &Archive, segment: &Segment) -> PathBuf {
     let source = &segment.note().source;
     let folder = segment.path().parent().unwrap_or(Path::new(""));
@@ -506,18 +506,18 @@ fn capture_of(archive: &Archive, segment: &Segment) -> PathBuf {
     }
 }
 
-/// What the indexes of a capture are called: after the file that has its packets.
+/// The prefix of the names of a capture's indexes, made from the file that has its packets.
 fn packets_stem(capture: &Path, archive: &Archive) -> Option<String> {
     let storage = &archive.storage;
     let name = copy_name(&**storage, capture);
     let copy = archive.packets_folder().join(format!("{name}.pcap"));
-    // A copy is only there where the capture is no packet file itself.
+    // A copy exists only if the capture is not a packet file itself.
     let packets =
         if storage.is_file(&copy) { storage.real_path(&copy).ok()? } else { capture.to_owned() };
     Some(archive.index_stem(&packets))
 }
 
-/// The capture that an index was made of which cannot be read.
+/// Finds the capture of an unreadable index.
 fn tell(
     archive: &Archive,
     index: &Path,
@@ -532,7 +532,8 @@ fn tell(
     if let Some(capture) = candidates.iter().find(|path| archive.index_stem(path) == stem) {
         return Some(capture.clone());
     }
-    // After captures and archive were moved together the name is left, if it is the only one.
+    // If captures and archive were moved together, only the file name is left to go by, and only if
+    // one capture has it.
     let name = |stem: &str| stem.rsplit_once('-').map(|(name, _)| name.to_owned());
     let wanted = name(stem)?;
     let is_free = |path: &&PathBuf| known.iter().all(|(_, capture)| capture != *path);

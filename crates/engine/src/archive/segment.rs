@@ -1,4 +1,4 @@
-//! A segment: an index, and the packets that it is about.
+//! A segment: an index, and the packets that it describes.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::index::{Index, MARK_RECORDS, Piece, Pieces};
 use crate::packet::LinkType;
 use crate::storage::{ReadFile, Reader, Storage, Whose};
 
-/// Bytes at each end of a segment's packets by which they are recognised.
+/// Bytes at each end of a segment's packets that identify them.
 const SUM_BYTES: u64 = 4_096;
 
-/// An index and the packets that it is about.
+/// An index and the packets that it describes.
 #[derive(Debug)]
 pub struct Segment {
     storage: Arc<dyn Storage>,
@@ -96,7 +96,7 @@ impl Segment {
 
     /// Whether retention has removed it since it was opened, packets and index.
     pub fn is_gone(&self) -> bool {
-        // A draft goes after the packets.
+        // A draft is removed after its packets.
         (self.is_draft() || !self.storage.exists(&self.path))
             && !self.storage.exists(&self.packet_path())
     }
@@ -116,12 +116,12 @@ impl Segment {
         Columns::new(self)
     }
 
-    /// What it says of itself.
+    /// What it says about itself.
     pub fn note(&self) -> &Note {
         &self.note
     }
 
-    /// What it says of itself, and nothing else of it.
+    /// What it says about itself; drops the rest.
     pub(super) fn into_note(self) -> Note {
         self.note
     }
@@ -142,15 +142,16 @@ impl Segment {
         }
     }
 
-    /// The file that has its packets, if it is found.
+    /// Where its packets are: the path relative to the index if there is a file, or else the
+    /// absolute path.
     pub fn packet_path(&self) -> PathBuf {
         let folder = self.path.parent().unwrap_or(Path::new(""));
         let near = folder.join(self.note.source.path());
         if self.storage.exists(&near) { near } else { self.note.source.absolute_path() }
     }
 
-    /// Opens its packets. An error if the file is gone, or is not the one that was indexed. Where
-    /// there are checksums of the packets, these tell of each packet whether it is.
+    /// Opens its packets. An error if the file is gone, or is not the one that was indexed. If
+    /// there are checksums of the packets, they show this for each packet.
     pub fn packets(&self) -> Result<Packets<'_>, ArchiveError> {
         let (path, file) = self.open_packets()?;
         let pieces = self.index.pieces().map_err(ArchiveError::index(&self.path))?;
@@ -173,7 +174,7 @@ impl Segment {
         let mut path = self.packet_path();
         let mut opened = self.storage.open(&path, Whose::Named);
         if self.is_draft() && opened.is_err() {
-            // A recording gets its name when it is complete, and that may be just now.
+            // A recording is renamed when it is complete, and that may happen just now.
             path = self.note.source.absolute_path();
             opened = self.storage.open(&path, Whose::Named);
         }
@@ -229,9 +230,10 @@ pub struct Packets<'a> {
 }
 
 impl Packets<'_> {
-    /// Hands each of some packets, given in ascending order of their numbers, to `each`, which says
-    /// whether to go on. Where there are checksums, all packets of a mark are compared with theirs
-    /// before the first of them is handed over, and if they differ none is: these are returned.
+    /// Passes each of some packets, given in ascending order of their numbers, to `each`, which
+    /// returns whether to go on. If there are checksums, all packets of a mark are checked before
+    /// the first of them is passed on. If they differ, none of them is passed on, and they are
+    /// returned.
     pub fn for_each(
         &mut self,
         records: impl IntoIterator<Item = u32>,
@@ -255,7 +257,7 @@ impl Packets<'_> {
             if self.last == Some((mark, false)) {
                 continue;
             }
-            // On from where the last one was, if there is no mark between.
+            // Continue from the last packet, if there is no mark in between.
             if self.next > record || self.next < mark * MARK_RECORDS {
                 let mark = marks.get(mark).map_err(ArchiveError::index(&segment.path))?;
                 self.reader.seek(mark.offset).map_err(ArchiveError::capture(&self.path))?;
@@ -282,8 +284,8 @@ impl Packets<'_> {
         Ok(unread)
     }
 
-    /// Compares a piece with its checksum. The reader is at its start after that, or before that
-    /// with no packet between.
+    /// Compares a piece with its checksum. Afterwards the reader is at the start of the piece, or
+    /// before it with no packet in between.
     fn check(
         &mut self,
         mark: u32,

@@ -12,7 +12,7 @@ use super::ArchiveError;
 pub struct Unread {
     /// The packet file.
     pub path: PathBuf,
-    /// Where in it the bytes lie: first those with the lesser start.
+    /// Where in it the bytes are. After the path, ranges are ordered by their start.
     start: u64,
     end: u64,
     /// The numbers of the packets in the file, from 0.
@@ -21,7 +21,7 @@ pub struct Unread {
 }
 
 impl Unread {
-    /// The packets with these numbers; none, if it is what lies before the first one.
+    /// The packets with these numbers; an empty range stands for the bytes before the first packet.
     pub(super) fn new(path: PathBuf, bytes: Range<u64>, packets: Range<u64>) -> Self {
         let first = packets.start;
         let packets = packets.end.saturating_sub(first);
@@ -54,7 +54,7 @@ impl fmt::Display for Unread {
     }
 }
 
-/// All packets that were not read, to be told of.
+/// All packets that were not read, to be reported.
 #[must_use = "an answer without these packets is incomplete"]
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UnreadPackets {
@@ -91,7 +91,7 @@ impl UnreadPackets {
         self.ranges.iter()
     }
 
-    /// An error for each range of bytes, by file and place; what lies side by side is one range.
+    /// An error for each range of bytes, by file and offset; adjacent ranges are merged.
     pub fn into_errors(mut self) -> Vec<ArchiveError> {
         self.ranges.sort_unstable();
         self.ranges.dedup();

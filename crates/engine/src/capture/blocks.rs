@@ -12,15 +12,15 @@ const OPTION_COMMENT: u16 = 1;
 const OPTION_APPLICATION: u16 = 4;
 const OPTION_FILTER: u16 = 11;
 
-/// What of a packet's block is not the packet.
+/// Bytes of a packet's block besides the packet.
 pub(super) const PACKET_BLOCK_LEN: u32 = 32;
 
-/// Appends the start of a section. An empty comment is none.
+/// Appends the start of a section. An empty comment is left out.
 pub fn section(out: &mut Vec<u8>, comment: &str) {
     block(out, SECTION_HEADER, |body| {
         body.extend(BYTE_ORDER_MAGIC.to_le_bytes());
         body.extend([1, 0, 0, 0]); // version 1.0
-        body.extend(u64::MAX.to_le_bytes()); // the section's length is not said
+        body.extend(u64::MAX.to_le_bytes()); // the section's length is not given
         if !comment.is_empty() {
             option(body, OPTION_COMMENT, comment.as_bytes());
         }
@@ -30,7 +30,8 @@ pub fn section(out: &mut Vec<u8>, comment: &str) {
     });
 }
 
-/// Appends an interface, whose packets have times in nanoseconds. An empty capture filter is none.
+/// Appends an interface, whose packets have times in nanoseconds. An empty capture filter is left
+/// out.
 pub fn interface(out: &mut Vec<u8>, interface: &Interface, filter: &str) {
     block(out, INTERFACE, |body| {
         body.extend(interface.link.to_le_bytes());
@@ -44,7 +45,7 @@ pub fn interface(out: &mut Vec<u8>, interface: &Interface, filter: &str) {
         }
         option(body, OPTION_TICKS, &[9]);
         if !filter.is_empty() {
-            // A filter of libpcap's, as text.
+            // A libpcap filter, as text.
             option(body, OPTION_FILTER, &[&[0], filter.as_bytes()].concat());
         }
         option(body, OPTION_END, &[]);
@@ -67,7 +68,7 @@ pub fn packet_len(data_len: usize) -> usize {
     PACKET_BLOCK_LEN as usize + data_len.next_multiple_of(4)
 }
 
-/// What stands before a packet's data and behind them, and where the latter starts.
+/// The bytes before a packet's data and those behind them, and where the latter start.
 #[inline]
 pub(super) fn packet_frame(
     interface: u32,
@@ -84,20 +85,20 @@ pub(super) fn packet_frame(
     for (target, word) in head.as_chunks_mut().0.iter_mut().zip(words) {
         *target = word.to_le_bytes();
     }
-    // Zeros in front of the length, as many as are needed.
+    // As many zeros before the length as needed.
     let mut tail = [0; 8];
     tail[4..].copy_from_slice(&block_len.to_le_bytes());
     (head, tail, 4 - padding as usize)
 }
 
-/// What became of the packets of an interface, from a time to another.
+/// Packet counters of an interface for a span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Statistics {
     /// The first moment, in nanoseconds since 1970.
     pub start_ns: u64,
     /// The last one.
     pub end_ns: u64,
-    /// Packets that the capture filter let through, whatever became of them then.
+    /// Packets that passed the capture filter, whether or not they were lost later.
     pub received: u64,
     /// Packets that the interface lost.
     pub lost_by_interface: u64,
@@ -113,7 +114,7 @@ impl Statistics {
         self.lost_by_interface.saturating_add(self.lost_by_kernel)
     }
 
-    /// Adds what happened in another time, or on another interface.
+    /// Adds the counters of another time, or of another interface.
     pub(crate) fn add(&mut self, other: &Self) {
         self.start_ns = self.start_ns.min(other.start_ns);
         self.end_ns = self.end_ns.max(other.end_ns);
@@ -124,7 +125,7 @@ impl Statistics {
     }
 }
 
-/// Appends what became of the packets of an interface.
+/// Appends the packet counters of an interface.
 pub fn statistics(out: &mut Vec<u8>, interface: u32, counts: &Statistics) {
     block(out, STATISTICS, |body| {
         body.extend(interface.to_le_bytes());
@@ -168,7 +169,7 @@ fn block(out: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
 /// Appends an option, cut to the most that one can hold.
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     let most = value.len().min(usize::from(u16::MAX));
-    // Not in the middle of a character.
+    // Do not cut in the middle of a character.
     let cut = value.get(most).is_some_and(|byte| byte & 0xC0 == 0x80);
     let start = value[..most].iter().rposition(|byte| byte & 0xC0 != 0x80).unwrap_or(0);
     let value = &value[..if cut { start } else { most }];

@@ -1,4 +1,4 @@
-//! Packed captures: gzip and zstd, told by their magic numbers.
+//! Compressed captures: gzip and zstd, recognised by their magic numbers.
 
 use std::fmt;
 use std::io::{self, BufReader, Chain, Cursor, Read};
@@ -7,13 +7,13 @@ use flate2::bufread::MultiGzDecoder;
 
 use super::error::{CaptureError, DecompressError};
 
-/// What the decoders read at once.
+/// Bytes that the decoders read at a time.
 const PACKED_LEN: usize = 128 << 10;
 
 /// How a file is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// It is not.
+    /// Not at all.
     None,
     /// gzip, of one member or several.
     Gzip,
@@ -31,7 +31,7 @@ impl fmt::Display for Compression {
     }
 }
 
-/// The source, with the bytes in front of it that were read to see what it is.
+/// The source, preceded by the bytes that were read to find out what it is.
 type Peeked<R> = Chain<Cursor<Vec<u8>>, R>;
 
 enum Form<R: Read> {
@@ -42,7 +42,7 @@ enum Form<R: Read> {
 
 /// A source that is unpacked while it is read.
 ///
-/// Where a packed source is cut off or damaged, all that came before it is given, and then an
+/// If a packed source is cut off or damaged, everything before the damage is returned, and then an
 /// error with a [`DecompressError`] inside.
 pub struct Decompressed<R: Read> {
     form: Form<R>,
@@ -56,7 +56,7 @@ pub fn decompress<R: Read>(mut source: R) -> Result<Decompressed<R>, CaptureErro
     source.by_ref().take(4).read_to_end(&mut magic).map_err(error)?;
     let zstd = match magic[..] {
         [0x28, 0xB5, 0x2F, 0xFD] => true,
-        // A frame that is passed over may come first.
+        // A skippable frame may come first.
         [mark, 0x2A, 0x4D, 0x18] => mark >> 4 == 5,
         _ => false,
     };

@@ -8,12 +8,12 @@ use crate::error::Expected;
 /// Why a capture could not be read on, or written.
 ///
 /// Every packet before the offset that the error names was delivered. [`advice`](Self::advice) says
-/// the way out in a sentence.
+/// in a sentence what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// The system, or the unpacking of a packed file, failed. The source says why; for a packed
-    /// file it is a [`DecompressError`].
+    /// The system failed, or unpacking a packed file did. The source says why; for a packed file it
+    /// is a [`DecompressError`].
     #[error("cannot {operation} at offset {offset}")]
     Io {
         /// What was to be done.
@@ -30,8 +30,8 @@ pub enum CaptureError {
         /// What it starts with.
         found: [u8; 4],
     },
-    /// The file ends inside of something. It was cut off, by a full disk or a copy that was not
-    /// finished, or it is still being written: the packets before it are good.
+    /// The file ends in the middle of something. It was cut off, by a full disk or an unfinished
+    /// copy, or it is still being written: the packets before the end are good.
     #[error("{what} at offset {offset} is cut off: {got} bytes are left, expected {expected}")]
     Truncated {
         /// What is cut off.
@@ -43,20 +43,20 @@ pub enum CaptureError {
         /// How many bytes there are.
         got: u64,
     },
-    /// A number that cannot stand there: the file was damaged from here on, or not written by a
-    /// sound program. The packets before it are good.
+    /// A number that is not valid there: the file is damaged from here on, or was written by a
+    /// faulty program. The packets before it are good.
     #[error("{what} at offset {offset} is {got}, expected {expected}")]
     BadField {
         /// Which number.
         what: &'static str,
-        /// Where the record or block starts that it is in.
+        /// Where its record or block starts.
         offset: u64,
         /// What it has to be.
         expected: Expected,
         /// What it is.
         got: u64,
     },
-    /// What was to be written has no room in a file of this format; nothing of it was written.
+    /// What was to be written does not fit into a file of this format; nothing of it was written.
     #[error("cannot write {what} {got} into a {format} file, expected {expected}")]
     Unwritable {
         /// What was to be written.
@@ -75,7 +75,7 @@ impl CaptureError {
         Self::Io { operation, offset, source }
     }
 
-    /// Whether the system failed, and not the file: trying again may help.
+    /// Whether the system is at fault rather than the file: trying again may help.
     ///
     /// A packed file that is cut off or damaged is at fault itself.
     pub fn is_io(&self) -> bool {

@@ -1,16 +1,17 @@
-//! A layout as text, which stays short where a file has thousands of sections and interfaces.
+//! A layout as text, which stays short even for files with thousands of sections and interfaces.
 //!
-//! Few of them are lists of tables, which people can read. Many are two lists of words:
+//! A few of them are written as lists of tables, which people can read; many as two lists of words:
 //!
 //! ```text
 //! section_list = "0+0 140+1*65534"
 //! interface_list = "65535\t1\t262144\t1000000\t0\teth0\t"
 //! ```
 //!
-//! A section is how many bytes behind the one before it starts, `b` if its numbers have the most
-//! significant byte first, and behind `+` how many interfaces there are between the starts of the
-//! two. An interface is a line: link, longest frame, ticks, offset, name and description. A number
-//! says how many of one kind follow each other: behind a section, in front of an interface.
+//! A section is written as its distance in bytes from the start of the one before, `b` if its
+//! numbers have the most significant byte first, and after `+` the number of interfaces between the
+//! starts of the two. An interface is a line: link, longest frame, ticks, offset, name and
+//! description. A repeat count says how many of one kind follow each other: it comes after a
+//! section, and before an interface.
 
 use std::fmt::Write;
 
@@ -18,15 +19,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{Interface, Layout, RecordForm, Section};
 
-/// Sections and interfaces together that are written as tables.
+/// The most sections and interfaces, taken together, that are written as tables.
 const TABLES_MAX: usize = 64;
-/// Bytes of a list of interfaces; in a longer one names and descriptions are left out.
+/// The most bytes of a list of interfaces; in a longer one, names and descriptions are left out.
 const LIST_LEN_MAX: usize = 4 << 20;
-/// Sections of a file, where one that has nothing of its own is part of the one before.
+/// The most sections of a file, where a section with nothing of its own counts as part of the one
+/// before.
 pub(super) const SECTIONS_MAX: usize = 1 << 17;
-/// Bytes of the name of an interface, and of its description, that are kept.
+/// The most bytes that are kept of the name of an interface, and of its description.
 pub(super) const NAME_LEN_MAX: usize = 100;
-/// Interfaces of a file: what their number in an index can be. All of them are in memory.
+/// The most interfaces of a file: as many as an index can number. All of them are in memory.
 pub(super) const INTERFACES_MAX: usize = u16::MAX as usize;
 
 #[derive(Serialize, Deserialize)]
@@ -45,7 +47,7 @@ pub(super) struct LayoutText {
 }
 
 impl Layout {
-    /// Whether it is written as lists of words, which version 1 of notes does not have.
+    /// Whether it is written as lists of words, which version 1 of notes does not know.
     pub(crate) fn is_long(&self) -> bool {
         self.sections.len() + self.interfaces.len() > TABLES_MAX
     }
@@ -186,7 +188,7 @@ fn read_interfaces(text: &str) -> Option<Vec<Interface>> {
             return None;
         }
         if one.name.len() > NAME_LEN_MAX || one.description.len() > NAME_LEN_MAX {
-            // A line may stand for all of them, each with texts of its own.
+            // One line may stand for all interfaces, each with its own copy of the texts.
             return None;
         }
         interfaces.extend(std::iter::repeat_n(one, times));
@@ -270,7 +272,7 @@ mod tests {
         {
             assert!(read_interfaces(list).is_none(), "{list}");
         }
-        // A few bytes of a list do not stand for many of names.
+        // A short list cannot expand into many bytes of names.
         for (name, fits) in [(NAME_LEN_MAX, true), (NAME_LEN_MAX + 1, false)] {
             let name = "n".repeat(name);
             for texts in [format!("{name}\t"), format!("\t{name}")] {

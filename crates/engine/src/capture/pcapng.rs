@@ -40,7 +40,7 @@ const STATISTICS_RECEIVED: u16 = 4;
 const STATISTICS_LOST_BY_INTERFACE: u16 = 5;
 const STATISTICS_LOST_BY_KERNEL: u16 = 7;
 const STATISTICS_DELIVERED: u16 = 8;
-/// Statistics that are kept until somebody takes them; more are added to the last one.
+/// The most statistics that are kept until they are taken; further ones are added to the last.
 const STATISTICS_MAX: usize = 4_096;
 
 const NANO: u64 = 1_000_000_000;
@@ -55,9 +55,9 @@ pub(super) struct Clock {
 
 #[derive(Debug, Clone)]
 enum Scale {
-    /// A tick is so many nanoseconds.
+    /// A tick is this many nanoseconds.
     Times(u64),
-    /// So many ticks are a nanosecond.
+    /// This many ticks are a nanosecond.
     Over(u64),
     /// Neither.
     Ratio,
@@ -100,7 +100,7 @@ impl Clock {
             Scale::Times(factor) => fraction * factor,
             Scale::Over(divisor) => fraction / divisor,
             // With more than 2^34 ticks in a second the product may not fit. libpcap lets it wrap
-            // around, and what tcpdump shows of such a file is what a search has to find.
+            // around, and a search has to find the times that tcpdump shows.
             Scale::Ratio => fraction.wrapping_mul(NANO) / self.ticks,
         };
         match u64::try_from(seconds.cast_signed()) {
@@ -117,8 +117,8 @@ impl Clock {
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     list: Vec<Statistics>,
-    /// What the last block of each interface says. Blocks count from their start, so one with the
-    /// same start as the one before goes on with its numbers.
+    /// What the last block of each interface says. Blocks count from their start time, so one with
+    /// the same start as the one before continues its counters.
     last: BTreeMap<u32, Statistics>,
 }
 
@@ -142,14 +142,14 @@ impl Gathered {
         }
     }
 
-    /// What the last block of each interface says, if that has lost packets: others may go on
-    /// from it.
+    /// The counters of the last block of each interface that has lost packets: later blocks may
+    /// continue them.
     pub(super) fn counting(&self) -> impl Iterator<Item = (u32, Statistics)> {
         let lossy = self.last.iter().filter(|(_, last)| last.lost() > 0);
         lossy.map(|(&interface, &last)| (interface, last))
     }
 
-    /// Goes on from what the last block of an interface has said.
+    /// Continues from the counters of the last block of an interface.
     pub(super) fn count_on(&mut self, interface: u32, last: Statistics) {
         self.last.insert(interface, last);
     }
@@ -160,7 +160,7 @@ impl Gathered {
 }
 
 impl<R: Read> CaptureReader<R> {
-    /// Reads the first section header, which is judged by rules of its own.
+    /// Reads the first section header, which has rules of its own.
     pub(super) fn open_pcapng(&mut self) -> Result<(), CaptureError> {
         let got = self.require(12)?;
         if got < 12 {
@@ -233,7 +233,7 @@ impl<R: Read> CaptureReader<R> {
         Some(found)
     }
 
-    /// The next packet block; what stands before it is taken in or passed over.
+    /// The next packet block; blocks before it are taken in or skipped.
     pub(super) fn next_block(&mut self) -> Result<Option<Found>, CaptureError> {
         loop {
             let got = self.require(HEAD_LEN)?;
@@ -292,7 +292,7 @@ impl<R: Read> CaptureReader<R> {
         Err(bad("length of the block", offset, expected, len))
     }
 
-    /// What stands between the head of the next block and its end.
+    /// The bytes between the head of the next block and its end.
     #[inline]
     fn body(&self, len: u32) -> &[u8] {
         let start = self.at + HEAD_LEN;
@@ -363,7 +363,8 @@ impl<R: Read> CaptureReader<R> {
             None
         };
         match wrong {
-            // Before the first interface libpcap passes over all that is not one, this too.
+            // Before the first interface, libpcap skips every block that is not an interface,
+            // including this one.
             Some(error) if !self.layout.interfaces.is_empty() => return Err(error),
             Some(_) => {}
             None => {
@@ -377,8 +378,8 @@ impl<R: Read> CaptureReader<R> {
         Ok(())
     }
 
-    /// Keeps a section in mind. One that differs from the one before by its place only is a part of
-    /// that: no packet can lie before its first interface.
+    /// Remembers a section. One that differs from the one before only in its offset counts as part
+    /// of that one: no packet can come before its first interface.
     fn add_section(&mut self, section: Section) -> Result<(), CaptureError> {
         let of = |section: &Section| (section.big_endian, section.first_interface);
         if self.layout.sections.last().is_some_and(|last| of(last) == of(&section)) {
@@ -397,7 +398,7 @@ impl<R: Read> CaptureReader<R> {
         Ok(())
     }
 
-    /// Goes by the byte order and interfaces of a section.
+    /// Switches to the byte order and interfaces of a section.
     fn enter(&mut self, section: usize) {
         let mut sections = self.layout.sections.iter().skip(section);
         let Some(section) = sections.next() else {
@@ -410,14 +411,14 @@ impl<R: Read> CaptureReader<R> {
         self.count = end.saturating_sub(self.first);
     }
 
-    /// Goes by the section that an offset is in.
+    /// Switches to the section that an offset is in.
     pub(super) fn enter_at(&mut self, offset: u64) {
         let after = self.layout.sections.partition_point(|section| section.offset <= offset);
         self.enter(after.saturating_sub(1));
     }
 
-    /// Takes in what a block says became of an interface's packets. Nobody depends on it to read
-    /// packets: what is not understood is passed over.
+    /// Takes in the statistics of an interface. Reading packets does not depend on them, so a block
+    /// that is not understood is skipped.
     fn statistics(&mut self, len: u32) {
         let (body, big_endian) = (self.body(len), self.big_endian);
         let id = word(body, 0, big_endian);

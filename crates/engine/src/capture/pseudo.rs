@@ -1,8 +1,8 @@
-//! Numbers in front of frames that are in the byte order of the machine that captured.
+//! Pseudo-headers whose numbers are in the byte order of the capturing machine.
 //!
-//! A few links have headers that a kernel made. libpcap turns their numbers round where a file has
-//! the other byte order, so that a filter and a copy of the packet see those of this machine. This
-//! machine is taken to be little-endian everywhere.
+//! A few links have headers that a kernel made. libpcap swaps the bytes of their numbers if a file
+//! has the other byte order, so that a filter and a copy of the packet see them in the order of
+//! this machine. This machine is always taken to be little-endian.
 
 use super::read::{short, size, word};
 
@@ -25,10 +25,10 @@ pub(super) fn is_fixed(link: u16, big_endian: bool) -> bool {
     link == USB_LINUX_MMAPPED || big_endian && swapped
 }
 
-/// Turns the numbers round, and gives the length on the wire.
+/// Swaps the numbers, and returns the length on the wire.
 pub(super) fn fix(link: u16, big_endian: bool, wire_len: u32, data: &mut [u8]) -> u32 {
     if big_endian {
-        // Most of them are looked for in what is there both of the frame and of its copy.
+        // Most of them are looked for within both the captured and the original length.
         let both = data.len().min(size(wire_len));
         match link {
             PFLOG => swap_pflog(data, both),
@@ -43,13 +43,13 @@ pub(super) fn fix(link: u16, big_endian: bool, wire_len: u32, data: &mut [u8]) -
     if link == USB_LINUX_MMAPPED { usb_wire_len(wire_len, data) } else { wire_len }
 }
 
-/// Turns the field round, if the data reach to its end.
+/// Swaps the bytes of the field, if the data reach to its end.
 fn swap(data: &mut [u8], at: usize, len: usize) -> bool {
     let field = data.get_mut(at..at + len);
     field.map(<[u8]>::reverse).is_some()
 }
 
-/// User, process, and those of the rule; the header's own length says how many of them it has.
+/// User and process ids, and those of the rule; the header's own length says which of them it has.
 fn swap_pflog(data: &mut [u8], both: usize) {
     let len = data.first().map_or(0, |&len| both.min(len.into()));
     for at in [44, 48, 52, 56] {
@@ -96,7 +96,7 @@ fn swap_nflog(data: &mut [u8], both: usize) {
     while data.len() - at >= 4 {
         swap(data, at, 2);
         swap(data, at + 2, 2);
-        // Sixteen bits that wrap around, as in libpcap; what is too short ends the walk.
+        // Sixteen bits that wrap around, as in libpcap; too short a value ends the walk.
         let len = short(data, at, false);
         let len = usize::from(len.checked_next_multiple_of(4).unwrap_or(0));
         if len < 4 || both.saturating_sub(at) < len {
@@ -106,8 +106,8 @@ fn swap_nflog(data: &mut [u8], both: usize) {
     }
 }
 
-/// Old versions of libpcap took the length of the transfer for that of the data of an incoming
-/// isochronous one. The descriptors say how far the data reach.
+/// For incoming isochronous transfers, old versions of libpcap stored the length of the transfer as
+/// that of the data. The descriptors say how far the data reach.
 fn usb_wire_len(wire_len: u32, data: &[u8]) -> u32 {
     const COMPLETE: u8 = b'C';
     const INCOMING: u8 = 0x80;

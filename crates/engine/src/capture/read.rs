@@ -14,7 +14,7 @@ use super::{
 use crate::error::Expected;
 use crate::packet::LinkType;
 
-/// A packet, as it lies in a capture.
+/// A packet, as it is in a capture.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
     /// Where its record or block starts in the file.
@@ -29,12 +29,12 @@ pub struct Record<'a> {
     pub swapped: bool,
     /// How long it was on the wire.
     pub wire_len: u32,
-    /// What was captured of it.
+    /// Its captured bytes.
     pub data: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// What was captured of it, as a file in the byte order of this machine has it: the address
+    /// Its captured bytes, as a file in the byte order of this machine would have them: the address
     /// family before packets of the loopback interface is in the byte order of the file.
     pub fn data(&self) -> Cow<'a, [u8]> {
         match self.data.split_first_chunk::<4>() {
@@ -47,9 +47,9 @@ impl<'a> Record<'a> {
     }
 }
 
-/// What is read first after a start or a jump.
+/// Bytes that are read first, after a start or a jump.
 const WINDOW_MIN: usize = 16 << 10;
-/// What is read at once when reading goes on.
+/// Bytes that are read at a time once reading goes on.
 const WINDOW_MAX: usize = 1 << 20;
 
 const MAGIC_MICRO: u32 = 0xA1B2_C3D4;
@@ -68,7 +68,7 @@ pub fn is_capture(first: &[u8]) -> bool {
         || magics.contains(&magic.swap_bytes())
 }
 
-/// Four bytes as a number; zero where there are fewer.
+/// Four bytes as a number; zero if there are fewer.
 pub(super) fn word(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
     let Some(bytes) = bytes.get(at..).and_then(|rest| rest.first_chunk()) else {
         return 0;
@@ -77,7 +77,7 @@ pub(super) fn word(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
     if big_endian { number.swap_bytes() } else { number }
 }
 
-/// Two bytes as a number; zero where there are fewer.
+/// Two bytes as a number; zero if there are fewer.
 pub(super) fn short(bytes: &[u8], at: usize, big_endian: bool) -> u16 {
     let Some(bytes) = bytes.get(at..).and_then(|rest| rest.first_chunk()) else {
         return 0;
@@ -105,7 +105,7 @@ pub(super) struct Found {
     pub(super) fixed: bool,
 }
 
-/// What is known of an interface while its packets are read.
+/// What is known about an interface while its packets are read.
 #[derive(Debug, Clone)]
 pub(super) struct InterfaceState {
     pub(super) clock: Clock,
@@ -137,10 +137,10 @@ impl InterfaceState {
 pub struct CaptureReader<R> {
     pub(super) source: R,
     pub(super) buffer: Vec<u8>,
-    /// The bytes in the buffer that are not used up are those from `at` to `end`.
+    /// The bytes in the buffer that are still to be used are those from `at` to `end`.
     pub(super) at: usize,
     pub(super) end: usize,
-    /// Where the buffer's first byte stands in the file.
+    /// The offset of the buffer's first byte in the file.
     base: u64,
     window: usize,
     pub(super) layout: Layout,
@@ -159,18 +159,18 @@ pub struct CaptureReader<R> {
     tick_ns: u32,
     pub(super) block_max: u32,
     pub(super) fixed: Vec<u8>,
-    /// Interface statistics, if somebody wants them.
+    /// Interface statistics, if they are wanted.
     pub(super) gathered: Option<Gathered>,
     over: bool,
-    /// A checksum of what is used up, if there is to be one.
+    /// A checksum of the bytes that were used, if one is wanted.
     summed: Option<Summed>,
 }
 
-/// A checksum of bytes that were used up.
+/// A checksum of bytes that were used.
 #[derive(Debug, Clone, Copy)]
 struct Summed {
     sum: u32,
-    /// Where in the buffer the bytes start that are not in it yet.
+    /// Where the bytes that the checksum does not cover yet start in the buffer.
     from: usize,
 }
 
@@ -258,7 +258,7 @@ impl<R: Read> CaptureReader<R> {
         let header = self.rest();
         let version = (short(header, 4, big_endian), short(header, 6, big_endian));
         let snaplen = word(header, 16, big_endian);
-        // The six high bits tell of checksums behind the frames.
+        // The six high bits are about checksums behind the frames.
         let link = link_type(word(header, 20, big_endian) & 0x03FF_FFFF);
         let lengths = match version {
             (2, 0..=2) | (543, 0) => Lengths::Wire,
@@ -272,7 +272,7 @@ impl<R: Read> CaptureReader<R> {
         let ticks = if magic == MAGIC_NANO { 1_000_000_000 } else { 1_000_000 };
         let mut interface = Interface { snaplen, ..Interface::new(link, ticks) };
         if long && link == LinkType::ETHERNET.0 {
-            // A header may have been put in front of a frame that had been cut already.
+            // A header may have been added to a frame that had already been cut.
             interface.snaplen = interface.frame_max().saturating_add(14).min(i32::MAX as u32);
         }
         self.layout.records = RecordForm { long, lengths };
@@ -370,7 +370,7 @@ impl<R: Read> CaptureReader<R> {
         let Some(source) = self.sources.first() else {
             return Ok(None);
         };
-        // What is longer than the file says is cut; what is longer than it can be is damage.
+        // A frame longer than the file's limit is cut; one longer than any frame can be is damage.
         let (kept, most) = (source.frame_max.min(len), frame_max(source.link.0));
         if len > most {
             return Err(bad("captured length", offset, Expected::AtMost(most.into()), len));
@@ -395,7 +395,7 @@ impl<R: Read> CaptureReader<R> {
         Ok(Some(self.fix(found)))
     }
 
-    /// Puts numbers in the frame right that the writing machine's byte order has changed.
+    /// Corrects numbers in the frame that are in the byte order of the writing machine.
     pub(super) fn fix(&mut self, mut found: Found) -> Found {
         let interface = self.sources.get(size(found.interface));
         if let Some(source) = interface.filter(|source| source.fixes) {
@@ -409,31 +409,31 @@ impl<R: Read> CaptureReader<R> {
         found
     }
 
-    /// All sections and interfaces that were come across so far.
+    /// All sections and interfaces found so far.
     ///
     /// A pcapng file may have more of them further on.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Keeps what a pcapng file says became of the packets of its interfaces, from here on.
+    /// Keeps the interface statistics of a pcapng file, from here on.
     pub fn gather_statistics(&mut self) {
         self.gathered.get_or_insert_default();
     }
 
-    /// What was come across since this was last asked, or since
+    /// The statistics found since the last such call, or since
     /// [`gather_statistics`](Self::gather_statistics).
     pub fn take_statistics(&mut self) -> Vec<Statistics> {
         self.gathered.as_mut().map(Gathered::take).unwrap_or_default()
     }
 
-    /// What the last statistics of each interface say, if it has lost packets: those that follow
-    /// may count on.
+    /// The last counters of each interface that has lost packets: later statistics may continue
+    /// them.
     pub(crate) fn counting(&self) -> Vec<(u32, Statistics)> {
         self.gathered.iter().flat_map(Gathered::counting).collect()
     }
 
-    /// Keeps statistics from here on, which may count on from these.
+    /// Keeps statistics from here on, which may continue these counters.
     pub(crate) fn count_on(&mut self, last: impl IntoIterator<Item = (u32, Statistics)>) {
         let gathered = self.gathered.get_or_insert_default();
         last.into_iter().for_each(|(interface, last)| gathered.count_on(interface, last));
@@ -454,7 +454,7 @@ impl<R: Read> CaptureReader<R> {
         self.buffer.get(self.at..self.end).unwrap_or_default()
     }
 
-    /// Reads until `need` bytes are in the buffer, or the file ends. Gives how many there are.
+    /// Reads until `need` bytes are in the buffer, or the file ends. Returns how many there are.
     #[inline]
     pub(super) fn require(&mut self, need: usize) -> Result<usize, CaptureError> {
         let got = self.end - self.at;
@@ -493,14 +493,14 @@ impl<R: Read> CaptureReader<R> {
         Ok(self.end)
     }
 
-    /// Sums up what is used up from an offset on, which has to be in the buffer: where the reader
-    /// is, or the start of a file of which only the head was read.
+    /// Starts a checksum of the bytes that are used from an offset on. The offset has to be in the
+    /// buffer: where the reader is, or the start of a file if only its head was read.
     pub(crate) fn start_sum(&mut self, offset: u64) {
         self.summed = Some(Summed { sum: 0, from: self.in_buffer(offset) });
     }
 
-    /// The CRC-32C of what was used up since the last such call, or since the start, up to an
-    /// offset: where the reader is, or the start of the packet that it gave last.
+    /// The CRC-32C of the bytes used since the last such call, or since the start, up to an offset:
+    /// where the reader is, or the start of the packet that it returned last.
     pub(crate) fn sum_to(&mut self, offset: u64) -> u32 {
         let end = self.in_buffer(offset);
         let Some(Summed { sum, from }) = self.summed.replace(Summed { sum: 0, from: end }) else {
@@ -509,7 +509,7 @@ impl<R: Read> CaptureReader<R> {
         crc32c::crc32c_append(sum, self.buffer.get(from..end).unwrap_or_default())
     }
 
-    /// An offset in the file as a place in the buffer, not behind where the reader is.
+    /// An offset in the file as a place in the buffer, at most where the reader is.
     fn in_buffer(&self, offset: u64) -> usize {
         let place = usize::try_from(offset.saturating_sub(self.base));
         place.map_or(self.at, |place| place.min(self.at))
@@ -530,9 +530,9 @@ impl<R: Read> CaptureReader<R> {
 impl<R: Read + Seek> CaptureReader<R> {
     /// Reads packets from the middle of a file whose layout is known.
     ///
-    /// The layout must know of the sections and interfaces before the offset, so it is that of a
-    /// reader that has come so far. Offsets count from the start of the source. A capture that is
-    /// packed cannot be read so.
+    /// The layout must have the sections and interfaces before the offset, so it has to come from a
+    /// reader that got that far. Offsets count from the start of the source. A packed capture
+    /// cannot be read this way.
     pub fn resume(source: R, layout: Layout, offset: u64) -> Result<Self, CaptureError> {
         let lists = [
             ("number of sections in the layout", layout.sections.is_empty()),
@@ -565,17 +565,17 @@ impl<R: Read + Seek> CaptureReader<R> {
         }
     }
 
-    /// Goes to the start of a record or block of a file that others write, and reads anew what was
-    /// read of it: there may be more, or something else.
+    /// Goes to the start of a record or block of a file that is being written, and reads it again
+    /// from there: there may be more, or something else.
     pub fn reread(&mut self, offset: u64) -> Result<(), CaptureError> {
         self.over = false;
-        // What was told is told again.
+        // Statistics that were already taken in are read again.
         self.gathered = self.gathered.take().map(|_| Gathered::default());
         self.jump(offset)
     }
 
-    /// The CRC-32C of a range that does not start before where the reader is; `None` if the file
-    /// ends before it does. The reader stays where it is. A range of up to 1 MiB is in the buffer
+    /// The CRC-32C of a range that starts where the reader is or later; `None` if the file ends
+    /// before the range does. The reader stays where it is. A range of up to 1 MiB is in the buffer
     /// after that.
     pub(crate) fn sum_ahead(&mut self, bytes: &Range<u64>) -> Result<Option<u32>, CaptureError> {
         let here = self.position();
@@ -635,7 +635,7 @@ fn pcap_time(header: &[u8], big_endian: bool, tick_ns: u32) -> u64 {
     u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * u64::from(tick_ns)
 }
 
-/// The error for a number that cannot stand in the record or block at the offset.
+/// The error for an invalid number in the record or block at the offset.
 pub(super) fn bad(
     what: &'static str,
     offset: u64,
@@ -649,7 +649,7 @@ pub(super) fn bad(
 mod tests {
     use super::*;
 
-    /// A file of this head and the bytes, and then the most room that its reader has taken.
+    /// Reads a file of this head and these bytes; returns the most memory that its reader took.
     fn room(head: &[&[u8]], len: usize) -> usize {
         let mut bytes = head.concat();
         bytes.resize(bytes.len() + len, 0);
@@ -665,7 +665,7 @@ mod tests {
             words.map(u32::to_le_bytes).concat()
         };
         let record = |len: u32| [0, 0, len, len].map(u32::to_le_bytes).concat();
-        // Two gigabytes are refused. A D-Bus message may have 128 MiB, if they are there.
+        // Two gigabytes are refused. A D-Bus message may have 128 MiB, if the file has them.
         assert!(room(&[&header(1), &record(1 << 31)], 100) <= WINDOW_MAX);
         assert!(room(&[&header(231), &record(1 << 31)], 100) <= WINDOW_MAX);
         assert!(room(&[&header(231), &record(128 << 20)], 100) <= WINDOW_MAX);

@@ -34,26 +34,26 @@ const MICROS: u64 = 1_000_000;
 ///
 /// - **pcapng**: a section header with the program's name and the comment, a block for each
 ///   interface, and an enhanced packet block for each packet, with its time in nanoseconds.
-/// - **pcap**: one link type. Times are in nanoseconds if a clock of the interfaces is finer than
-///   a microsecond, and otherwise cut to microseconds. Names and the comment have no place.
+/// - **pcap**: one link type. Times are in nanoseconds if a clock of the interfaces is finer than a
+///   microsecond, and otherwise cut to microseconds. Names and the comment are dropped.
 #[derive(Debug)]
 pub struct CaptureWriter<W> {
     target: W,
     format: FileFormat,
     /// Link type and longest frame of each interface.
     links: Vec<(u16, u32)>,
-    /// Of a pcap file, nanoseconds in a unit of its times.
+    /// For a pcap file, nanoseconds in a unit of its times.
     unit_ns: u64,
-    /// Of a pcap file, what its header is to say of the longest frame.
+    /// For a pcap file, the snapshot length that its header will have.
     snaplen: u32,
-    /// Whether the header of a pcap file is written. It waits for the first packet, so that
-    /// interfaces can still have their say.
+    /// Whether the header of a pcap file is written. It is written with the first packet, so that
+    /// interfaces added before still count.
     started: bool,
     written: u64,
 }
 
 impl<W: Write> CaptureWriter<W> {
-    /// Starts a file with these interfaces. An empty comment is none.
+    /// Starts a file with these interfaces. An empty comment is left out.
     pub fn new(
         target: W,
         format: FileFormat,
@@ -80,10 +80,10 @@ impl<W: Write> CaptureWriter<W> {
         Ok(writer)
     }
 
-    /// Adds an interface and gives its number.
+    /// Adds an interface and returns its number.
     ///
-    /// A pcap file takes those with the link type of the first one. After its first packet it
-    /// takes none whose clock or frames its header does not allow for.
+    /// A pcap file takes only interfaces with the link type of the first one, and after its first
+    /// packet only those whose clock and frame length its header allows.
     pub fn add_interface(&mut self, interface: &Interface) -> Result<u32, CaptureError> {
         let Ok(number) = u32::try_from(self.links.len()) else {
             let expected = Expected::AtMost(u32::MAX.into());
@@ -153,7 +153,7 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// Writes what became of the packets of an interface; a pcap file has no place for that.
+    /// Writes the statistics of an interface; a pcap file has no place for them.
     pub fn statistics(&mut self, interface: u32, counts: &Statistics) -> Result<(), CaptureError> {
         if self.format == FileFormat::Pcap {
             return Ok(());
@@ -206,7 +206,7 @@ impl<W: Write> CaptureWriter<W> {
 
     #[inline(never)]
     fn write_header(&mut self) -> io::Result<()> {
-        // Without interfaces nothing is known of a link that the file might have had.
+        // Without interfaces, the link type is not known.
         let link = self.links.first().map_or(1, |&(link, _)| link);
         let magic: u32 = if self.unit_ns == 1 { 0xA1B2_3C4D } else { 0xA1B2_C3D4 };
         let snaplen = if self.snaplen == 0 { frame_max(link) } else { self.snaplen };
@@ -219,7 +219,7 @@ impl<W: Write> CaptureWriter<W> {
         Ok(())
     }
 
-    /// Writes what is missing of the file, flushes it, and gives the target back.
+    /// Writes the rest of the file, flushes it, and returns the target.
     pub fn finish(mut self) -> io::Result<W> {
         if self.format == FileFormat::Pcap && !self.started {
             self.write_header()?;
@@ -228,7 +228,7 @@ impl<W: Write> CaptureWriter<W> {
         Ok(self.target)
     }
 
-    /// Passes on what was written so far, to whoever reads it while it grows.
+    /// Flushes what was written so far, for readers of a growing file.
     pub fn flush(&mut self) -> io::Result<()> {
         self.target.flush()
     }

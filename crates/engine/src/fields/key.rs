@@ -1,8 +1,8 @@
 //! The key of a flow: what its packets have in common.
 //!
-//! A key is words in the order in which flows are sorted. What few packets have, IPv6 and inner
-//! packets, lies in a second table, and the flow has its number. [`FIELDS`](super::FIELDS) says
-//! where each field is.
+//! A key is a list of words, in the order that flows are sorted by. IPv6 and inner packets, which
+//! few packets have, are in a second table, and the key has their number there.
+//! [`FIELDS`](super::FIELDS) says where each field is.
 //!
 //! ```text
 //! 0  interface 16 | encap 8 | odd 8 | EtherType 16 | fragment 8 | protocol 8
@@ -50,7 +50,8 @@ pub(super) fn digit(value: u128, shift: u32, width: Width) -> u16 {
     }
 }
 
-/// The bits of a key that some fields have, and of no others; all of those that number wide parts.
+/// The bits of a key that belong to these fields and to no others, and those of the number of the
+/// wide part.
 pub(crate) fn mask(keep: FieldSet) -> Narrow {
     let mut mask = [u64::MAX; 6];
     for spec in FIELDS.iter().filter(|spec| !keep.contains(spec.field)) {

@@ -23,7 +23,7 @@ pub fn length_class(len: u32) -> u8 {
     u8::try_from(((octave - LENGTH_BITS_MIN) << CLASS_BITS) + quarter + 1).unwrap_or(u8::MAX)
 }
 
-/// The least length of a class; 2^32 of one that does not occur.
+/// The least length of a class; 2^32 for a class that does not occur.
 pub fn length_class_start(class: u8) -> u64 {
     let Some(class) = u32::from(class).checked_sub(1) else {
         return 0;

@@ -29,10 +29,10 @@ pub enum Ask {
     Time,
 }
 
-/// Names of one thing that can be asked for.
+/// The names of one thing that can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name {
-    /// Its name in display filters, and none if it has none.
+    /// Its name in display filters, if it has one.
     pub wireshark: Option<&'static str>,
     /// Its names for `top`; the first is the one that is shown.
     pub top: &'static [&'static str],

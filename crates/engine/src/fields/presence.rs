@@ -6,7 +6,7 @@ use crate::packet::{
     Tunnel, protocol,
 };
 
-/// What holds of a packet.
+/// A condition on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// A field has one of these values.

@@ -11,7 +11,7 @@ const _: () = assert!(FIELDS.len() <= 64);
 impl FieldSet {
     /// All that this program knows.
     pub const ALL: Self = Self(u64::MAX >> (64 - FIELDS.len()));
-    /// Those of the first version: what a segment knows that does not say which fields it knows.
+    /// Those of the first version: the ones that a segment knows if it does not say which.
     pub const FIRST: Self = Self(u64::MAX >> (64 - FIRST_FIELDS));
 
     /// Those that a segment keeps if nothing else is asked for.
@@ -22,7 +22,7 @@ impl FieldSet {
         self.0 >> (field as u8) & 1 == 1
     }
 
-    /// With one more.
+    /// The set with one more field.
     #[must_use]
     pub fn with(self, field: Field) -> Self {
         Self(self.0 | 1 << (field as u8))

@@ -1,4 +1,4 @@
-//! That the table of fields fits together.
+//! Tests that the table of fields is consistent.
 
 use super::*;
 use crate::packet::{Encap, Fragment, Inner, Tunnel};
@@ -131,7 +131,7 @@ fn names_are_given_once() {
 
 #[test]
 fn every_field_is_reachable_by_its_name() {
-    // Whether filters have to see the frame is nobody's question.
+    // Nobody asks whether filters have to see the frame.
     for field in FieldSet::ALL.iter().filter(|&field| field != Field::Odd) {
         let name = for_top(field.name()).unwrap();
         assert!(name.parts.iter().all(|part| part.field == field), "{}", field.name());

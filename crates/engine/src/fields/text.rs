@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::{FieldKind, NAMES, Name, length_class_start};
 use crate::packet::{self, Encap, Fragment, Tunnel, protocol, tcp_flags};
 
-/// Up to here an EtherType is no type but the length of an 802.3 frame.
+/// Up to this value an EtherType is not a type but the length of an 802.3 frame.
 pub const LENGTH_802_3_MAX: u128 = 1_500;
 
 /// A value, written as people write one of its kind.

@@ -50,7 +50,7 @@ pub struct ColumnIndex {
     pub rows: u32,
     /// The values that occur, ascending.
     pub keys: Vec<u16>,
-    /// Where each key's bitmap starts, and at last where all end: one more than there are keys.
+    /// Where each key's bitmap starts, and last where they all end: one more than there are keys.
     pub offsets: Vec<u64>,
     /// The bitmaps, in order.
     pub parts: Vec<Part>,
@@ -61,7 +61,7 @@ pub struct ColumnIndex {
 pub enum Part {
     /// Bytes that the builder wrote.
     Owned(Vec<u8>),
-    /// Bytes that are somebody else's and stay as they are.
+    /// Bytes that belong to others and do not change.
     Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
@@ -107,7 +107,7 @@ impl ColumnIndex {
         self.parts.iter().flat_map(|part| part.iter().copied()).collect()
     }
 
-    /// Takes the index back to none at all; what is left is memory to be used again.
+    /// Empties the index; returns its memory to be used again.
     pub(super) fn clear(&mut self) -> Vec<Vec<u8>> {
         self.keys.clear();
         self.offsets.clear();
@@ -141,7 +141,7 @@ pub trait Builder {
         target: &mut ColumnIndex,
     ) -> Result<(), BuildError>;
 
-    /// Builds the index of each column and hands it to `done`, in order.
+    /// Builds the index of each column and passes it to `done`, in order.
     fn build_each<E: From<BuildError>>(
         &mut self,
         columns: &[(Digits<'_>, Codec)],
@@ -169,8 +169,8 @@ pub enum BuildError {
         /// How many there are.
         rows: usize,
     },
-    /// The runs do not part the rows: the first has to start at row 0, each of the others above the
-    /// one before, all of them below `rows`, and each has to have a digit.
+    /// The runs do not partition the rows: the first has to start at row 0, each of the others
+    /// above the one before, all of them below `rows`, and each has to have a digit.
     #[error("{digits} digits and {starts} starts of runs do not part {rows} rows")]
     BadRuns {
         /// How many digits there are.
@@ -180,45 +180,45 @@ pub enum BuildError {
         /// How many rows there are.
         rows: u32,
     },
-    /// The threads could not be started. Use one, which needs none.
+    /// The threads could not be started. Use one thread, for which none is started.
     #[error("cannot start threads")]
     Threads(#[source] io::Error),
 }
 
-/// Rows whose records are in memory at a time, unless a builder is told otherwise: 1 GiB of them.
+/// Rows whose records are in memory at a time, unless a builder is set otherwise: 1 GiB of records.
 pub const RECORDS_MAX: usize = 1 << 28;
 
 /// All values that a digit can have.
 const ALL_VALUES: Range<u32> = 0..1 << 16;
 
-/// Shares of the encoding that each thread gets, so that one with less to do takes over.
+/// Shares of the encoding for each thread, so that a thread that is done early can take another.
 const SHARES_PER_THREAD: usize = 8;
 
 /// Builds on the CPU: the reference that every other builder equals byte for byte.
 ///
 /// A column is sorted in blocks, then each value's rows go through the codec's encoder, which
-/// writes its bitmap where it stays. With several threads, blocks are sorted side by side, and
-/// then ranges of values are encoded side by side, each into a part of its own; of columns that
-/// have few blocks, several are built side by side.
+/// writes its bitmap where it stays. With several threads, blocks are sorted in parallel, and then
+/// ranges of values are encoded in parallel, each into a part of its own; columns that have few
+/// blocks are built several at a time.
 ///
 /// # Memory
 ///
 /// Besides the output, a builder holds four bytes a row of the column at hand, up to
-/// [`RECORDS_MAX`] rows, which it keeps for the next column. A column of more rows is gone through
-/// several times, a range of values at a time; a value that has more rows than that alone is
+/// [`RECORDS_MAX`] rows, which it keeps for the next column. A column with more rows is read
+/// several times, for a range of values at a time; a single value that has more rows than that is
 /// encoded block by block. While it encodes a column of more than eight bits, each thread also
 /// holds four bytes a row of the bucket at hand: a 256th of the rows if the values are spread
 /// evenly, all of them if one bucket has them all.
 #[derive(Debug)]
 pub struct CpuBuilder {
     threads: usize,
-    /// Made when there is work for it.
+    /// Created when there is work for it.
     pool: Option<rayon::ThreadPool>,
     records_max: usize,
     records: Vec<u32>,
 }
 
-/// A block whose rows have been parted into buckets.
+/// A block whose rows have been sorted into buckets.
 #[derive(Debug)]
 struct Block {
     /// The row it starts at.
@@ -229,21 +229,21 @@ struct Block {
 }
 
 impl CpuBuilder {
-    /// A builder that works on so many threads; 0 means one for each core.
+    /// A builder that uses this many threads; 0 means one for each core.
     pub fn new(threads: usize) -> Self {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if threads == 0 { cores() } else { threads };
         Self { threads, pool: None, records_max: RECORDS_MAX, records: Vec::new() }
     }
 
-    /// The builder, holding the records of at most so many rows at a time.
+    /// The builder, holding the records of at most this many rows at a time.
     #[must_use]
     pub fn with_records_max(mut self, rows: usize) -> Self {
         self.records_max = rows.max(1);
         self
     }
 
-    /// The threads, which are started when there is work for them; none for a single one.
+    /// The threads, which are started when there is work for them; `None` if one thread is enough.
     fn pool(&mut self) -> Result<Option<&rayon::ThreadPool>, BuildError> {
         if self.threads > 1 && self.pool.is_none() {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads);
@@ -280,7 +280,7 @@ impl CpuBuilder {
         }
     }
 
-    /// Parts all rows, blocks side by side.
+    /// Sorts all rows into buckets, blocks in parallel.
     fn part_blocks<D: Digit>(&mut self, cut: Cut, digits: &[D]) -> Vec<Block> {
         if self.records.len() < digits.len() {
             self.records.resize(digits.len(), 0);
@@ -303,7 +303,7 @@ impl CpuBuilder {
         }
     }
 
-    /// Parts the rows of some values, `rows` of them, one block after the other.
+    /// Sorts the rows of some values into buckets, `rows` of them, one block after the other.
     fn part_some<D: Digit>(&mut self, cut: Cut, digits: &[D], rows: usize) -> Vec<Block> {
         if self.records.len() < rows {
             self.records.resize(rows, 0);
@@ -319,7 +319,7 @@ impl CpuBuilder {
         digits.chunks(BLOCK_ROWS).enumerate().map(part).collect()
     }
 
-    /// Appends the bitmaps of the values that were parted, ranges of them side by side.
+    /// Appends the bitmaps of the values that were sorted, ranges of them in parallel.
     fn encode(
         &self,
         cut: Cut,
@@ -341,7 +341,7 @@ impl CpuBuilder {
             Some(pool) => {
                 let shares = job.shares(SHARES_PER_THREAD * pool.current_num_threads());
                 parts.extend(shares.iter().map(|_| (Vec::new(), take())));
-                // The largest first, so that nobody waits for it at the end.
+                // The largest first, so that no thread waits for it at the end.
                 let mut work: Vec<_> = shares.into_iter().zip(&mut parts).collect();
                 work.sort_by_key(|((_, rows), _)| std::cmp::Reverse(*rows));
                 let job = &job;
@@ -397,7 +397,8 @@ impl Job<'_> {
         shares
     }
 
-    /// Appends the bitmaps of the values in some buckets; the values and where each one's ends.
+    /// Appends the bitmaps of the values in some buckets; returns the values and where each one's
+    /// bitmap ends.
     fn encode_buckets(&self, buckets: Range<usize>, part: &mut Vec<u8>) -> Ends {
         let (mut ends, mut room) = (Vec::new(), Vec::new());
         for bucket in buckets {
@@ -481,7 +482,8 @@ impl Builder for CpuBuilder {
         mut done: impl FnMut(&ColumnIndex) -> Result<(), E>,
     ) -> Result<(), E> {
         let threads = self.threads;
-        // Side by side where a column alone has too few blocks to share out, if memory allows.
+        // Columns in parallel if a single one has too few blocks to share out, and memory allows
+        // it.
         let records_max = self.records_max / threads;
         let rows_max = (threads * BLOCK_ROWS).min(records_max);
         let is_short = |(column, _): &(Digits<'_>, Codec)| column.rows() <= rows_max;

@@ -8,12 +8,12 @@ use tapdex_bitmap::Codec;
 use super::schema::{ColumnSpec, Field, Schema, Width};
 use crate::error::{Expected, IndexError};
 
-/// First and last bytes of a file. The first one is no ASCII, and both line ends are in it, so that
-/// a transfer that takes the file for text shows.
+/// First and last bytes of a file. The first one is not ASCII, and the magic number contains both
+/// kinds of line ends, so that a transfer in text mode is detected.
 pub const MAGIC: [u8; 8] = [0x89, b'T', b'D', b'X', b'\r', b'\n', 0x1A, b'\n'];
 
 /// The version that is written. It grows when a reader of the version before would misread a file;
-/// what it can pass over is a new section kind and no new version.
+/// what such a reader can skip is a new section kind instead.
 pub const FORMAT_VERSION: u16 = 1;
 
 /// The oldest version that is read.
@@ -27,12 +27,12 @@ pub const FOOTER_LEN: u64 = 40;
 pub const ENTRY_LEN: u64 = 32;
 /// Sections and the directory start at multiples of this.
 pub const ALIGN: u64 = 64;
-/// Bytes that have a checksum of their own: those of a page, so that a look-up sums up little more
+/// Bytes that have a checksum of their own: those of a page, so that a look-up checks little more
 /// than it reads.
 pub const BLOCK_LEN: u64 = 1 << 12;
-/// Stands for the column in sections that belong to none.
+/// Stands in place of the column in sections that belong to no column.
 pub(crate) const NO_COLUMN: u32 = u32::MAX;
-/// Flag of a section that a reader must not pass over if it does not know its kind.
+/// Flag of a section that a reader must not skip if it does not know its kind.
 pub(crate) const REQUIRED: u16 = 1;
 /// Most fields of a schema.
 pub const FIELDS_MAX: usize = u16::MAX as usize;
@@ -70,7 +70,7 @@ pub enum SectionKind {
     Times = 6,
     /// Where records lie in the packet file, and their times, some at a time.
     Marks = 7,
-    /// Bytes of whoever wrote the file.
+    /// Bytes that the writer of the file added.
     Note = 8,
     /// Checksums of the packets, some at a time.
     Sums = 9,
@@ -113,14 +113,14 @@ impl SectionKind {
     }
 }
 
-/// In which order the rows of an index are.
+/// The order of the rows of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum RowOrder {
     /// Row and record have the same number.
     Arrival = 0,
-    /// Like rows were brought together; the row map leads back.
+    /// Similar rows are next to each other; the row map leads back to the records.
     Sorted = 1,
 }
 
@@ -134,7 +134,7 @@ impl RowOrder {
     }
 }
 
-/// A number of bytes that lie in memory.
+/// A number of bytes that are in memory.
 #[expect(clippy::cast_possible_truncation, reason = "it was compared with a slice's length")]
 pub(crate) const fn size(len: u64) -> usize {
     len as usize
@@ -251,7 +251,7 @@ impl Footer {
         footer
     }
 
-    /// The footer as it stands at the end of a file that has room for one.
+    /// The footer at the end of a file that is long enough for one.
     pub(crate) fn parse(file: &[u8]) -> Self {
         let footer = &file[file.len().saturating_sub(size(FOOTER_LEN))..];
         Self {
@@ -295,8 +295,8 @@ pub(crate) struct Entry {
     pub(crate) len: u64,
     /// Checksum of the checksums that lie behind the section.
     pub(crate) sums_sum: u32,
-    /// Not in the file: the number of the section's first bit among those that remember what has
-    /// been checked.
+    /// Not in the file: the number of the section's first bit among those that record what has been
+    /// checked.
     pub(crate) bit: u32,
 }
 
@@ -331,12 +331,12 @@ impl Entry {
         SectionKind::from_code(self.kind)
     }
 
-    /// Where the section's checksums end; `None` if that is past all files.
+    /// Where the section's checksums end; `None` if that overflows.
     pub(crate) fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.len)?.checked_add(4 * blocks(self.len))
     }
 
-    /// Bits that remember what has been checked: one for the checksums, one for each block.
+    /// Bits that record what has been checked: one for the checksums, one for each block.
     fn bits(&self) -> u64 {
         1 + blocks(self.len)
     }
@@ -443,7 +443,7 @@ pub(crate) fn encode_schema(rows: u32, order: RowOrder, schema: &Schema) -> Vec<
 }
 
 /// The schema section of a file; `offset` is where it starts, for messages. One with more columns
-/// than `columns_max` is refused before there is room for them.
+/// than `columns_max` is refused before memory is taken for them.
 pub(crate) fn decode_schema(
     bytes: &[u8],
     offset: u64,
@@ -459,7 +459,7 @@ pub(crate) fn decode_schema(
         got: got.into(),
     };
     let mut at = 0;
-    // The bytes from here to there, if there are so many.
+    // The next `len` bytes, if there are as many.
     let mut take = |len: usize| {
         let from = at;
         let (most, len) = ((bytes.len() - from) as u64, len as u64);

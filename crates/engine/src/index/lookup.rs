@@ -11,8 +11,8 @@ use crate::error::IndexError;
 /// Rows that answer a question: a cursor, to be joined with others, counted or listed.
 pub type Rows<'a> = Box<dyn Chunks + 'a>;
 
-/// So many keys are looked up one by one. For more, all keys of the column are checked first, which
-/// makes each look-up faster.
+/// Up to this many keys are looked up one by one. For more, all keys of the column are checked
+/// first, which makes each look-up faster.
 const FEW_KEYS: usize = 16;
 
 /// No rows.
@@ -50,8 +50,8 @@ impl<'a> Column<'a> {
 
     /// The rows with a digit in the range; none if it ends before it starts.
     ///
-    /// Every row has one digit, so the rows inside a range are those that are not outside: of the
-    /// two, what has fewer bytes is read.
+    /// Every row has one digit, so the rows inside a range are those that are not outside it:
+    /// whichever has fewer bytes is read.
     pub fn range(&self, digits: RangeInclusive<u16>) -> Result<Rows<'a>, IndexError> {
         let (first, last) = digits.into_inner();
         let start = self.keys_below(first);
@@ -81,7 +81,7 @@ pub struct FieldIndex<'a> {
     first: usize,
 }
 
-/// Rows, or all there are, which need not be joined with anything.
+/// Some rows, or none or all, which need not be joined with anything.
 enum Found<'a> {
     All,
     None,
@@ -123,7 +123,7 @@ impl<'a> FieldIndex<'a> {
         self.field.columns[digit + 1..].iter().map(|column| column.width.bits()).sum()
     }
 
-    /// A digit and the digits after it, of a value that is made of no digits before.
+    /// A digit and the digits after it, of a value without the digits before.
     fn split(&self, digit: usize, value: u128) -> (u16, u128) {
         let bits = self.bits_after(digit);
         let low = value & !u128::MAX.checked_shl(bits).unwrap_or(0);
@@ -162,7 +162,7 @@ impl<'a> FieldIndex<'a> {
         if let [only] = bitmaps.as_slice() {
             return Ok(Box::new(only.chunks()));
         }
-        // Few bytes are few rows, more often than not: those first, they exclude the most.
+        // Few bytes usually mean few rows: those come first, as they exclude the most.
         bitmaps.sort_by_key(|bitmap| bitmap.as_bytes().len());
         Ok(Box::new(intersection(bitmaps.iter().map(Bitmap::chunks))))
     }
@@ -202,9 +202,9 @@ impl<'a> FieldIndex<'a> {
         Ok(self.rows(joined(parts)))
     }
 
-    /// The rows whose value has the same first `bits` bits as `value`; what follows in `value` is
-    /// ignored. No bits are all rows. More bits than the field has, or a value that does not fit
-    /// into it, are errors.
+    /// The rows whose value has the same first `bits` bits as `value`; the rest of `value` is
+    /// ignored. With 0 bits, all rows match. More bits than the field has, or a value that does not
+    /// fit into it, are errors.
     pub fn prefix(&self, value: u128, bits: u32) -> Result<Rows<'a>, IndexError> {
         self.fit(value)?;
         let Some(free) = self.field.bits().checked_sub(bits) else {
@@ -244,7 +244,7 @@ impl<'a> FieldIndex<'a> {
             return Ok(Found::Some(self.column(digit)?.range(from..=to)?));
         }
         let max = !u128::MAX.checked_shl(bits).unwrap_or(0);
-        // A digit at an end, and of those after it a part.
+        // The rows with a digit at an end of the range, and a part of the digits after it.
         let part = |end: u16, first, last| -> Result<Option<Rows<'a>>, IndexError> {
             let Some(bitmap) = self.index.equals(self.first + digit, end)? else {
                 return Ok(None);
@@ -258,7 +258,7 @@ impl<'a> FieldIndex<'a> {
         if from == to {
             return Ok(part(from, first, last)?.map_or(Found::None, Found::Some));
         }
-        // The ends, where not all of their digits are wanted, and the digits between them.
+        // The ends, if not all of their lower digits are wanted, and the digits between them.
         let mut parts = vec![];
         if first != 0 {
             parts.extend(part(from, first, max)?);

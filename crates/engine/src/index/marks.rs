@@ -1,9 +1,9 @@
-//! Where in the packet file the records lie, and when they were taken, 32 at a time.
+//! Where in the packet file the records are, and when they were captured, 32 at a time.
 //!
 //! A mark says where the first of 32 records in order of arrival starts, and the least and the
 //! greatest time of them. So a search finds the few pieces of the packet file that it has to read,
-//! and leaves out those of another time. The section is three lists of packed numbers, one behind
-//! the other: offsets, least times, and by how much the greatest times are greater.
+//! and leaves out those from other times. The section is three lists of packed numbers, one after
+//! the other: offsets, least times, and the differences from the least to the greatest times.
 
 use super::packed::{self, Packed};
 use super::reader::Section;
@@ -13,7 +13,7 @@ use crate::error::{Expected, IndexError};
 /// Records of a mark, in order of arrival; the last mark may have fewer.
 pub const MARK_RECORDS: u32 = 32;
 
-/// Where records lie and when they were taken, for [`MARK_RECORDS`] of them.
+/// Where records are and when they were captured, for [`MARK_RECORDS`] of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Mark {
     /// Where in the packet file the first of them starts.
@@ -24,7 +24,7 @@ pub struct Mark {
     pub time_max: u64,
 }
 
-/// How many marks so many rows have.
+/// How many marks there are for a number of rows.
 pub(crate) fn count(rows: u32) -> u32 {
     rows.div_ceil(MARK_RECORDS)
 }
@@ -54,8 +54,7 @@ pub(crate) fn encode(marks: &[Mark], append: &mut Append<'_>) -> Result<(), Inde
 /// The marks of an index.
 ///
 /// Nothing is unpacked before it is asked for, and what is asked for is checked first, so every
-/// answer may be an error. That offsets ascend is proved by
-/// [`Index::verify`](super::Index::verify).
+/// answer may be an error. [`Index::verify`](super::Index::verify) checks that offsets ascend.
 #[derive(Debug, Clone, Copy)]
 pub struct Marks<'a> {
     section: Section<'a>,
@@ -104,14 +103,14 @@ impl<'a> Marks<'a> {
         Ok(Mark { offset, time_min, time_max })
     }
 
-    /// All marks in order, unpacked many at a time. After an error it is of no more use.
+    /// All marks in order, unpacked many at a time. Do not use it after an error.
     pub fn iter(&self) -> impl Iterator<Item = Result<Mark, IndexError>> + use<'a> {
         let marks = *self;
         let numbers = marks.offsets.iter().zip(marks.times.iter()).zip(marks.spans.iter());
         numbers.map(move |((offset, time), span)| marks.mark(offset?, time?, span?))
     }
 
-    /// Checks that offsets ascend, that times are times, and that the bytes are those that the
+    /// Checks that offsets ascend, that times are valid, and that the bytes are those that the
     /// writer writes.
     pub(crate) fn verify(&self) -> Result<(), IndexError> {
         let mut previous = None;

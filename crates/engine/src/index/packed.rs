@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A block starts at a new word, so any value is found with two look-ups. Numbers that ascend cost
-//! few bits; random numbers cost all they have. A list is a section, or a part of one.
+//! few bits; random numbers cost all their bits. A list is a section, or a part of one.
 
 use super::format::{check_field, size};
 use super::reader::Section;
@@ -76,7 +76,7 @@ pub(crate) fn encode(
     head[..4].copy_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
     head[4..6].copy_from_slice(&flags.to_le_bytes());
     append(&head)?;
-    // First where every block is, then what is in it: two passes, and no copy of the whole.
+    // First where every block is, then its contents: two passes, and no copy of the whole.
     let mut word = 0_u64;
     for from in (0..len).step_by(BLOCK_VALUES) {
         each(from, &mut |values| {
@@ -217,11 +217,11 @@ impl<'a> Packed<'a> {
         PackedIter { packed: *self, next: 0, buffer: [0; BLOCK_VALUES], failed: false }
     }
 
-    /// How many numbers at the start satisfy `before`, which holds for none after one for which it
-    /// does not hold. For numbers that [ascend](Packed::is_ascending); of others it gives some
-    /// place at which `before` changes.
+    /// How many numbers at the start satisfy `before`, which has to be false for every number after
+    /// the first that it is false for. For numbers that [ascend](Packed::is_ascending); for others
+    /// the result is some place at which `before` changes.
     pub fn partition_point(&self, before: impl Fn(u64) -> bool) -> Result<u32, IndexError> {
-        // The least value of a block that ascends is its first: look at those, then inside.
+        // The least value of an ascending block is its first: search those, then inside the block.
         let (mut low, mut high) = (0, self.blocks());
         while low < high {
             let middle = low.midpoint(high);
@@ -270,7 +270,7 @@ impl<'a> Packed<'a> {
         self.section.read(start, 8 * count as u64)
     }
 
-    /// A value of a block: what its difference and its least value make.
+    /// A value of a block: its difference added to the least value.
     fn sum(&self, block: u64, base: u64, difference: u64) -> Result<u64, IndexError> {
         base.checked_add(difference).ok_or_else(|| IndexError::BadField {
             section: self.section.name(),

@@ -1,13 +1,13 @@
-//! Whether the bitmaps of a column part the rows: each row in exactly one of them.
+//! Whether the bitmaps of a column partition the rows: each row is in exactly one of them.
 //!
 //! Say that row `i` is in `m(i)` bitmaps. That is 1 for every row if `m` steps up by one at row 0,
 //! down by one behind the last row, and is level between them. A run of rows in a bitmap, from `a`
 //! to `b`, adds a step up at `a` and a step down at `b + 1`. So with a hash `h` of row numbers, the
-//! sum of `h(a) - h(b + 1)` over all runs of all bitmaps has to be `h(0) - h(rows)`: a number to
-//! keep, and time for the runs, however many rows they have.
+//! sum of `h(a) - h(b + 1)` over all runs of all bitmaps has to be `h(0) - h(rows)`: this takes one
+//! number of memory, and time for the runs, however many rows they have.
 //!
-//! `h` has 64 bits and a key that is drawn when the check begins. A file is older than the key, so
-//! steps that are wrong give the right sum by chance only.
+//! `h` has 64 bits and a random key that is drawn when the check begins. The file was written
+//! before that, so wrong steps give the right sum only by chance.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -21,7 +21,7 @@ pub(super) struct Parting {
 }
 
 impl Parting {
-    /// With a key that nobody knows.
+    /// With a random key.
     pub(super) fn new() -> Self {
         Self { key: RandomState::new().build_hasher().finish() }
     }
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the sums of the sets, in any codec, are that of all rows.
+    /// Whether the sums of the sets, in any codec, add up to that of all rows.
     fn is_parted(rows: u32, sets: &[&[u32]]) -> bool {
         let parting = Parting::new();
         let parted = ALL_CODECS.map(|codec| {

@@ -1,4 +1,4 @@
-//! An index file, read where it lies.
+//! An index file, read in place.
 
 mod column;
 mod section;
@@ -34,12 +34,12 @@ pub const PROBLEMS_MAX: usize = 100;
 ///
 /// Opening reads header, footer, directory and schema, and nothing else: they grow with the number
 /// of columns, not with that of the rows. What a look-up touches is checked when it is first
-/// touched: the checksum of each block of 4 KiB, the order of a column's keys where many of them
-/// are needed, and that a bitmap is one. After that the same look-up checks a few bits. An index
-/// can be searched from many threads at once.
+/// touched: the checksum of each block of 4 KiB, the order of a column's keys if many of them are
+/// needed, and that a bitmap is valid. After that the same look-up checks a few bits. An index can
+/// be searched from many threads at once.
 ///
-/// A look-up reads some of a column's bitmaps and goes by what they say. That each row is in one of
-/// them and in no other is a matter of all of them: [`verify`](Index::verify) proves it.
+/// A look-up reads some of a column's bitmaps and trusts what they say. Whether each row is in
+/// exactly one of them can only be seen from all of them: [`verify`](Index::verify) checks it.
 #[derive(Debug)]
 pub struct Index {
     bytes: Map,
@@ -48,7 +48,8 @@ pub struct Index {
     order: RowOrder,
     schema: Schema,
     entries: Vec<Entry>,
-    /// A bit for the checksums of each section and one for each of its blocks: they were good.
+    /// A bit for the checksums of each section and one for each of its blocks; set once they were
+    /// found good.
     checked: Box<[AtomicU64]>,
     columns: Vec<ColumnState>,
     /// The entries of the sections that belong to no column.
@@ -57,7 +58,7 @@ pub struct Index {
     row_codes: OnceLock<Codes>,
 }
 
-/// The entries of the sections that belong to no column, where there are such.
+/// The entries of the sections that belong to no column, as far as they exist.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lists {
     row_map: Option<usize>,
@@ -72,7 +73,7 @@ const _: () = {
     shared::<Index>();
 };
 
-/// What is known of a column.
+/// What is known about a column.
 #[derive(Debug)]
 struct ColumnState {
     spec: ColumnSpec,
@@ -80,7 +81,7 @@ struct ColumnState {
     sections: [u32; 3],
     /// Set when all keys and offsets were found good.
     ordered: OnceLock<()>,
-    /// A bit for each key: its bitmap was found good.
+    /// A bit for each key; set once its bitmap was found good.
     opened: OnceLock<Box<[AtomicU64]>>,
 }
 
@@ -97,11 +98,11 @@ const MISSING: u32 = u32::MAX;
 /// Where a section lies and what it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SectionInfo {
-    /// Its kind; `None` for one that this version does not know and passes over.
+    /// Its kind; `None` for one that this version does not know and skips.
     pub kind: Option<SectionKind>,
     /// The kind's number in the file.
     pub kind_code: u16,
-    /// The column it belongs to, if it is one of a column.
+    /// The column it belongs to, if any.
     pub column: Option<usize>,
     /// Where it starts in the file.
     pub offset: u64,
@@ -127,10 +128,10 @@ pub struct Verified {
     pub bitmaps: u64,
     /// How many bytes the file has.
     pub len_bytes: u64,
-    /// What is wrong; empty for a sound file. First what is wrong with checksums and padding, in
-    /// order of the file, then with columns, row map, times and marks. At most [`PROBLEMS_MAX`].
+    /// What is wrong; empty for a sound file. First problems with checksums and padding, in order
+    /// of the file, then with columns, row map, times and marks. At most [`PROBLEMS_MAX`].
     pub problems: Vec<IndexError>,
-    /// How many problems more there are.
+    /// How many more problems there are.
     pub problems_more: u64,
 }
 
@@ -173,7 +174,7 @@ impl Index {
 
     fn new(bytes: Map) -> Result<Self, IndexError> {
         let file = bytes.bytes();
-        // There is one version so far, so there is one way to go on.
+        // There is only one version so far.
         let version = decode_header(file)?;
         let (footer, directory) = Footer::decode(file)?;
         let (entries, bits) = decode_directory(&footer, directory)?;
@@ -283,7 +284,7 @@ impl Index {
         IndexError::SurplusSection { section: section.name(), offset: section.offset() }
     }
 
-    /// Whether keys, offsets and bitmaps of a column have lengths that can go together.
+    /// Whether keys, offsets and bitmaps of a column have lengths that fit together.
     fn check_lengths(&self, column: &ColumnState) -> Result<(), IndexError> {
         let [keys, offsets, bitmaps] = column.sections.map(|at| self.section(at as usize));
         let check = |section: Section<'_>, expected, got| {
@@ -314,7 +315,7 @@ impl Index {
         &self.schema
     }
 
-    /// In which order the rows are.
+    /// The order of the rows.
     pub fn row_order(&self) -> RowOrder {
         self.order
     }
@@ -332,7 +333,7 @@ impl Index {
     }
 
     /// The index of column `n`, counted through all fields from 0. All its keys and offsets are
-    /// checked; [`equals`](Index::equals) and [`bitmap_len`](Index::bitmap_len) do with fewer.
+    /// checked; [`equals`](Index::equals) and [`bitmap_len`](Index::bitmap_len) need fewer.
     pub fn column(&self, n: usize) -> Result<Column<'_>, IndexError> {
         let state = self.state(n)?;
         let [keys, offsets, bitmaps] = state.sections.map(|at| self.section(at as usize));
@@ -353,8 +354,9 @@ impl Index {
 
     /// The rows with this digit in column `n`; `None` if there are none.
     ///
-    /// The same as looking it up in the [`column`](Index::column), and faster for the first keys of
-    /// one that has many: of keys and offsets only what the search touches is read and checked.
+    /// The same as looking it up in the [`column`](Index::column), and faster for the first
+    /// look-ups in a column with many keys: only the keys and offsets that the search touches are
+    /// read and checked.
     pub fn equals(&self, n: usize, digit: u16) -> Result<Option<Bitmap<'_>>, IndexError> {
         let found = self.find_key(n, digit)?;
         found.map(|(i, range)| self.open_bitmap(self.state(n)?, i, digit, range)).transpose()
@@ -366,7 +368,7 @@ impl Index {
         Ok(self.find_key(n, digit)?.map_or(0, |(_, range)| range.end - range.start))
     }
 
-    /// The number of a key and where in the section its bitmap lies, if it occurs.
+    /// The number of a key and where in the section its bitmap is, if it occurs.
     fn find_key(&self, n: usize, digit: u16) -> Result<Option<(usize, Range<u64>)>, IndexError> {
         let state = self.state(n)?;
         if state.ordered.get().is_some() {
@@ -399,7 +401,7 @@ impl Index {
         Ok(None)
     }
 
-    /// The bitmap of a key, by the number of the key and where in the section it lies.
+    /// The bitmap of a key, by the number of the key and its place in the section.
     fn open_bitmap<'a>(
         &'a self,
         state: &'a ColumnState,
@@ -460,7 +462,7 @@ impl Index {
     }
 
     /// The pieces of the packet file that the marks lead to, with their checksums; `None` if there
-    /// are none of those.
+    /// are no checksums.
     pub fn pieces(&self) -> Result<Option<Pieces<'_>>, IndexError> {
         let Some((at, marks)) = self.lists.sums.zip(self.marks()?) else { return Ok(None) };
         Pieces::open(self.section(at), marks).map(Some)
@@ -471,12 +473,12 @@ impl Index {
         self.lists.sums.is_some()
     }
 
-    /// What whoever wrote the file has noted in it, if anything.
+    /// The note that the writer of the file added, if any.
     pub fn note(&self) -> Result<Option<&[u8]>, IndexError> {
         self.lists.note.map(|at| self.section(at).all()).transpose()
     }
 
-    /// What the file is made of, in order.
+    /// The sections of the file, in order.
     pub fn sections(&self) -> impl Iterator<Item = SectionInfo> + '_ {
         (0..self.entries.len()).map(|at| self.section(at).info())
     }
@@ -484,9 +486,9 @@ impl Index {
     /// Reads the whole file: all checksums, all keys, offsets and bitmaps, whether each column's
     /// bitmaps have each row once, and whether the row map names each record once.
     ///
-    /// `each` is called when a section's checksums have been compared. What is wrong is collected
-    /// as far as it can be followed. That each row is there once is found out with a hash whose key
-    /// is drawn for each call: a forged file passes by chance only.
+    /// `each` is called when a section's checksums have been compared. Problems are collected as
+    /// far as possible. Whether each row is there once is checked with a hash whose key is drawn
+    /// for each call: a forged file passes only by chance.
     pub fn verify(&self, each: &mut dyn FnMut(&SectionInfo)) -> Verified {
         let len_bytes = self.len_bytes();
         let mut found = Verified { len_bytes, ..Verified::default() };
@@ -501,7 +503,7 @@ impl Index {
         }
         let directory = Footer::parse(self.bytes.bytes()).directory;
         self.verify_padding(end..directory, &mut found);
-        // A damaged block has been named already: not once more for each bitmap in it.
+        // A damaged block has been reported already: do not report it again for each bitmap in it.
         let mut add = |found: &mut Verified, error| match error {
             IndexError::Checksum { .. } => {}
             error => found.add(error),
@@ -544,7 +546,7 @@ impl Index {
         let section = self.section(at);
         let mut seen = vec![0_u64; (self.rows as usize).div_ceil(64)];
         map.verify(&mut |row, record| {
-            // A record that is read is one of the index.
+            // The row map returns only records of the index.
             let (word, bit) = (&mut seen[size(record / 64)], 1 << (record % 64));
             if *word & bit != 0 {
                 return Err(IndexError::NotPermutation { section: section.name(), row, record });
@@ -580,12 +582,12 @@ impl Index {
     }
 }
 
-/// So many bits, none of them set.
+/// This many bits, none of them set.
 fn zeros(bits: u64) -> Box<[AtomicU64]> {
     (0..bits.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// Whether a bit is set. No order is needed: the bytes it speaks of never change.
+/// Whether a bit is set. No memory ordering is needed: the bytes that it is about never change.
 fn is_set(bits: &[AtomicU64], bit: u64) -> bool {
     let word = bits.get(size(bit / 64));
     word.is_some_and(|word| word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
@@ -597,12 +599,12 @@ fn set(bits: &[AtomicU64], bit: u64) {
     }
 }
 
-/// Bytes of an offset, in a column whose bitmaps have so many bytes.
+/// Bytes of an offset, in a column whose bitmaps have this many bytes.
 fn offset_len(bitmaps_len: u64) -> u64 {
     if u32::try_from(bitmaps_len).is_ok() { 4 } else { 8 }
 }
 
-/// An offset of a list of them, of so many bytes each.
+/// An offset of a list, `len` bytes each.
 fn offset_at(offsets: &[u8], len: u64, i: usize) -> u64 {
     let offset = match len {
         4 => array(offsets, 4 * i).map(|bytes| u32::from_le_bytes(bytes).into()),
@@ -611,8 +613,8 @@ fn offset_at(offsets: &[u8], len: u64, i: usize) -> u64 {
     offset.unwrap_or(0)
 }
 
-/// Whether little-endian numbers ascend strictly. Many at a time, without a way out between them,
-/// so that it compiles to vectors.
+/// Whether little-endian numbers ascend strictly. Many at a time, without an early exit between
+/// them, so that it compiles to vector instructions.
 fn ascend<T: Copy + PartialOrd, const N: usize>(
     numbers: &[[u8; N]],
     from_bytes: impl Fn([u8; N]) -> T,

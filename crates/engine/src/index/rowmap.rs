@@ -1,10 +1,10 @@
-//! Which record each row stands for, when like rows were brought together.
+//! Which record each row stands for, if similar rows were brought together.
 //!
 //! Rows of one flow follow each other and their records ascend, by small steps mostly; where a flow
-//! ends the next record may be anywhere. So what is kept is the step from the record before, in two
-//! parts: its *class*, which is its direction and how many bits it has, in a prefix code; and the
-//! bits behind its highest, as they are. The code of a class depends on the class before it: a busy
-//! flow stays busy. Rows are cut into blocks of 128 that start anew, so that one is found and
+//! ends the next record may be anywhere. So the step from the record before is kept, in two parts:
+//! its *class*, which is its direction and its number of bits, in a prefix code; and the bits below
+//! the highest one, as they are. The code of a class depends on the class before it: a busy flow
+//! stays busy. Rows are cut into blocks of 128 that are independent, so that a block is found and
 //! decoded without those before it. Little-endian, in order:
 //!
 //! ```text
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! It wins on rows in order of flows: most of what is left is the entropy of the classes and the
-//! bits behind them. It loses on records in random order: those cost nearly all their bits, and a
-//! code for how many they are.
+//! bits after them. It loses on records in random order: those cost nearly all their bits, and a
+//! code for the number of bits.
 
 use super::format::{check_field, size};
 use super::packed::{self, Packed};
@@ -34,9 +34,9 @@ const CONTEXT_FIRST: usize = 0;
 /// Most bits of a code.
 const CODE_BITS_MAX: u32 = 10;
 const CODES: usize = 1 << CODE_BITS_MAX;
-/// Two directions, from 0 bits to 32.
+/// Two directions, with 0 to 32 bits each.
 const SYMBOLS_MAX: usize = 2 * 33;
-/// A record of 32 bits, and 127 steps of the longest code and 31 bits behind the highest.
+/// A record of 32 bits, and 127 steps of the longest code and 31 bits below the highest.
 const BLOCK_LEN_MAX: usize = (32 + (BLOCK_ROWS - 1) * (CODE_BITS_MAX as usize + 31)).div_ceil(8);
 // A step is read from 64 bits that start with the byte in which it starts.
 const _: () = assert!(7 + CODE_BITS_MAX + 31 <= 64);
@@ -54,9 +54,9 @@ fn symbols(record_bits: u32) -> usize {
 /// A step from one record to the next.
 #[derive(Debug, Clone, Copy)]
 struct Step {
-    /// Twice the bits of the distance less one; one more if it leads back.
+    /// Twice the number of bits of the distance minus one; one more if the step goes back.
     symbol: usize,
-    /// The bits behind the highest.
+    /// The bits below the highest.
     low: u64,
     low_bits: u32,
 }
@@ -72,7 +72,7 @@ impl Step {
     }
 }
 
-/// The context of the step behind one with this symbol.
+/// The context of the step after one with this symbol.
 fn context(symbol: usize) -> usize {
     if symbol % 2 == 1 { CONTEXT_FIRST } else { (1 + symbol / 4).min(CONTEXTS - 1) }
 }
@@ -154,7 +154,7 @@ impl Bits {
     }
 }
 
-/// What writes blocks.
+/// Writes blocks.
 struct Encoder {
     record_bits: u32,
     /// The code of each symbol in the high bits, and in the low 4 bits how long it is.
@@ -172,7 +172,7 @@ impl Encoder {
         Self { record_bits, codes, target: Bits::default() }
     }
 
-    /// Appends the bytes of a block. No record comes behind itself.
+    /// Appends the bytes of a block. No record follows itself.
     fn block(&mut self, records: &[u32]) {
         let first = records.first().copied().unwrap_or(0);
         self.target.put(first.into(), self.record_bits);
@@ -216,7 +216,7 @@ pub(crate) fn encode(records: &[u32], append: &mut Append<'_>) -> Result<(), Ind
         let bytes: Vec<u8> = pairs.map(|[low, high]| low | high << 4).collect();
         append(&bytes)?;
     }
-    // Where every block starts comes before what is in it, so all of it is in memory for a while.
+    // The starts of all blocks come before their contents, so everything is in memory for a while.
     let mut encoder = Encoder::new(record_bits, lengths);
     let mut starts = vec![0];
     for block in records.chunks(BLOCK_ROWS) {
@@ -238,7 +238,7 @@ pub(crate) struct Codes {
 }
 
 impl Codes {
-    /// Reads the lengths that lie behind the head of the section.
+    /// Reads the code lengths, which follow the head of the section.
     fn open(section: Section<'_>, record_bits: u32) -> Result<Self, IndexError> {
         let symbols = symbols(record_bits);
         let bytes = section.read(HEAD_LEN, lengths_len(record_bits))?;
@@ -257,8 +257,8 @@ impl Codes {
             let sum = shares.map(|length| CODES as u64 >> length).sum();
             let limit = Expected::AtMost(CODES as u64);
             check_field(&|| section.name(), "sum of the codes", offset, limit, sum)?;
-            // A code stands wherever the bits start with it. So a table for codes of one bit more
-            // is the table twice, and then the codes of that many bits.
+            // A code is entered wherever the bits start with it. So the table for codes of one more
+            // bit is the table twice, and then the codes of that length.
             let codes = codes(lengths);
             for bits in 1..=u8::try_from(CODE_BITS_MAX).unwrap_or(0) {
                 let half = 1 << (bits - 1);
@@ -282,8 +282,8 @@ fn lengths_len(record_bits: u32) -> u64 {
 /// The row map of an index: which record each row stands for.
 ///
 /// Nothing is decoded before it is asked for, and what is asked for is checked first, so every
-/// answer may be an error; a record is always one of the index. That no two rows have the same is
-/// proved by [`Index::verify`](super::Index::verify).
+/// answer may be an error; a record is always one of the index.
+/// [`Index::verify`](super::Index::verify) checks that no two rows have the same record.
 #[derive(Debug, Clone, Copy)]
 pub struct RowMap<'a> {
     section: Section<'a>,
@@ -314,7 +314,7 @@ impl<'a> RowMap<'a> {
         let len = starts.get(blocks)?;
         let rest = section.len() - blocks_start;
         check_field(&name, "end of the last block", at, Expected::Exactly(rest), len)?;
-        // A row takes a bit or more, so the file bounds what it costs to read it all.
+        // A row takes at least a bit, so the size of the file bounds the cost of reading all of it.
         let least = Expected::AtLeast(u64::from(rows) / 8);
         check_field(&name, "bytes of all blocks", at, least, len)?;
         let codes = match codes.get() {
@@ -345,7 +345,7 @@ impl<'a> RowMap<'a> {
         Ok(records[inside])
     }
 
-    /// Appends the record of each of these rows, which ascend; no block is decoded twice then.
+    /// Appends the record of each of these rows, which ascend, so that no block is decoded twice.
     pub fn records(&self, rows: &[u32], target: &mut Vec<u32>) -> Result<(), IndexError> {
         let mut records = [0; BLOCK_ROWS];
         for some in rows.chunk_by(|a, b| a / BLOCK_ROWS_32 == b / BLOCK_ROWS_32) {
@@ -403,7 +403,7 @@ impl<'a> RowMap<'a> {
             expected,
             got,
         };
-        // Zeros behind, so that 64 bits can be taken from wherever a step may start.
+        // Followed by zeros, so that 64 bits can be read wherever a step may start.
         let mut padded = [0; BLOCK_LEN_MAX + 8];
         padded[..bytes.len()].copy_from_slice(bytes);
         let window = |at: u32| {

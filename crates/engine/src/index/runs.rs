@@ -1,9 +1,9 @@
 //! From the runs of a column to keys, offsets and bitmaps.
 //!
-//! Where the packets of a flow lie next to each other, a column changes seldom, and a list of its
-//! runs is much shorter than the column. What is done here costs what the runs cost: neighbours
-//! with the same digit are merged, the runs are sorted by digit as [`sort`](super::sort) sorts
-//! rows, and each digit's runs go through the codec's encoder as they are.
+//! If the packets of a flow are next to each other, a column seldom changes, and a list of its runs
+//! is much shorter than the column. The work here grows with the runs, not with the rows:
+//! neighbours with the same digit are merged, the runs are sorted by digit as [`sort`](super::sort)
+//! sorts rows, and each digit's runs go through the codec's encoder as they are.
 
 use std::ops::Range;
 
@@ -45,7 +45,7 @@ pub struct RunBuilder {
     merged: Merged,
     sorted: Sorted,
     ends: Vec<(u32, usize)>,
-    /// For columns that hardly have runs, and room for their rows.
+    /// For columns whose runs are hardly longer than a row, and room for their rows.
     by_rows: CpuBuilder,
     spread: Vec<u16>,
 }
@@ -59,9 +59,9 @@ impl Default for RunBuilder {
 /// The maximal runs of a column, in row order. The vectors only grow.
 #[derive(Debug, Default)]
 struct Merged {
-    /// The digit of each run, and then room.
+    /// The digit of each run, and then spare room.
     digits: Vec<u16>,
-    /// The row that each run starts at, then the row after the last run, and then room.
+    /// The row that each run starts at, then the row after the last run, and then spare room.
     starts: Vec<u32>,
     len: usize,
 }
@@ -69,7 +69,7 @@ struct Merged {
 /// Room for sorting. The vectors only grow.
 #[derive(Debug, Default)]
 struct Sorted {
-    /// Runs by the high bits of their digits, the first and the last row of each.
+    /// The runs, as first and last row, sorted by the high bits of their digits.
     runs: Vec<(u32, u32)>,
     /// The low bits of each one's digit.
     lows: Vec<u8>,
@@ -126,8 +126,8 @@ impl RunBuilder {
     }
 
     /// The codec for such a column: Roaring, which is searched fastest, unless another one, HiPES
-    /// aside, makes its bitmaps smaller by three tenths or more. Of a column of more than
-    /// [`RUNS_SAMPLED`] runs it looks at the first ones only.
+    /// aside, makes its bitmaps smaller by three tenths or more. Only the first runs of a column
+    /// with more than [`RUNS_SAMPLED`] runs are looked at.
     pub fn choose(
         &mut self,
         digits: &[u16],
@@ -147,11 +147,12 @@ impl RunBuilder {
     }
 }
 
-/// Whether the runs part the rows: as many digits as starts, the first start 0, each of the others
-/// above the one before, all below `rows`.
+/// Whether the runs partition the rows: as many digits as starts, the first start 0, each of the
+/// others above the one before, all below `rows`.
 pub fn check_runs(digits: &[u16], starts: &[u32], rows: u32) -> Result<(), BuildError> {
     let after = starts.get(1..).unwrap_or_default();
-    // All of them are looked at, because that is faster than stopping at one that will not come.
+    // Looks at all of them: that is faster than stopping at the first bad one, which is not
+    // expected.
     let ascend = starts.iter().zip(after).fold(true, |good, (start, end)| good & (start < end));
     let in_rows = match (starts.first(), starts.last()) {
         (Some(&first), Some(&last)) => first == 0 && last < rows,
@@ -165,7 +166,8 @@ pub fn check_runs(digits: &[u16], starts: &[u32], rows: u32) -> Result<(), Build
 
 /// How many digits differ from the one before.
 fn count_changes(digits: &[u16]) -> usize {
-    // Blocks whose counts fit a digit, so that as many lanes count as there are digits in one.
+    // Blocks whose counts fit into the type of a digit, so that a vector has as many counters as
+    // digits.
     const BLOCK: usize = 1 << 14;
     let pairs = digits.chunks(BLOCK).zip(digits.get(1..).unwrap_or_default().chunks(BLOCK));
     let count =
@@ -217,7 +219,8 @@ impl Merged {
             if digits.iter().fold(0, |differ, digit| differ | digit ^ before) == 0 {
                 continue;
             }
-            // Each run is written, and the next one over it if it had the digit of the one before.
+            // Each run is written; if it has the digit of the one before, the next run overwrites
+            // it.
             for (&digit, &start) in digits.iter().zip(starts) {
                 digits_out[len] = digit;
                 starts_out[len] = start;
@@ -335,7 +338,8 @@ fn ranges(starts: &Starts) -> impl Iterator<Item = (u16, Range<usize>)> {
     full.map(|((&start, &end), bucket)| (bucket, start as usize..end as usize))
 }
 
-/// A digit and a place below [`COUNTED_FROM`], so that tickets ascend as digits and places do.
+/// A digit and a place below [`COUNTED_FROM`] in one number, which sorts by digit and then by
+/// place.
 #[inline(always)]
 fn ticket(digit: u16, place: u32) -> u32 {
     u32::from(digit) << TICKET_SHIFT | place

@@ -1,4 +1,4 @@
-//! What a table has: fields, and the columns that their values are cut into.
+//! The schema of a table: fields, and the columns that their values are cut into.
 
 use tapdex_bitmap::Codec;
 

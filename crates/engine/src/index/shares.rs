@@ -1,14 +1,14 @@
-//! What the bytes of an index file are for.
+//! What the bytes of an index file are used for.
 
 use tapdex_bitmap::Codec;
 
 use super::format::SectionKind;
 use super::reader::Index;
 
-/// Bytes of an index file that are for the same.
+/// Bytes of an index file that have the same use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
-    /// A field; or, of what is no column's, a kind of section; or `rest`.
+    /// A field; or a kind of section that belongs to no column; or `rest`.
     pub name: String,
     /// The codec of its columns, if it is a field.
     pub codec: Option<Codec>,
@@ -19,8 +19,9 @@ pub struct Share {
 }
 
 impl Index {
-    /// What the bytes of the file are for: fields, those with several codecs once for each; then
-    /// what is no column's; and last the rest, so that together they are all bytes.
+    /// What the bytes of the file are used for: first fields, with an entry for each of their
+    /// codecs; then sections that belong to no column; and last the rest, so that together they are
+    /// all bytes.
     pub fn shares(&self) -> Vec<Share> {
         let mut shares: Vec<Share> = Vec::new();
         let mut of_column = Vec::new();

@@ -1,6 +1,6 @@
 //! Sorts the rows of a column by digit: count, prefix-sum, scatter, in blocks that fit the cache.
 //!
-//! A column is cut into blocks of [`BLOCK_ROWS`]. The first step parts the rows of each block into
+//! A column is cut into blocks of [`BLOCK_ROWS`]. The first step sorts the rows of each block into
 //! 256 buckets by the highest eight bits that the column uses, in row order within a bucket; the
 //! blocks are independent of each other. For a column of eight bits that is all: bucket and value
 //! are the same. Otherwise the second step takes a bucket from all blocks together and sorts it by
@@ -98,7 +98,7 @@ impl Cut {
     }
 }
 
-/// Counts four streams apart, so that equal neighbours do not wait for each other.
+/// Counts four streams separately, so that equal neighbours do not wait for each other.
 #[inline(always)]
 fn count<T: Copy>(items: &[T], bucket: impl Fn(T) -> usize, counts: &mut [[u32; BUCKETS]; 4]) {
     let (fours, rest) = items.as_chunks::<4>();
@@ -124,7 +124,7 @@ fn starts(counts: &[[u32; BUCKETS]; 4]) -> Starts {
     starts
 }
 
-/// The first step: parts the rows of a block, which starts at row `base`, into buckets.
+/// The first step: sorts the rows of a block, which starts at row `base`, into buckets.
 ///
 /// After one step a record is a row of the column; before a second one it is a row of the block
 /// and the bits that are left.
@@ -138,7 +138,7 @@ pub(super) fn part<D: Digit>(cut: Cut, digits: &[D], base: u32, records: &mut [u
         scatter(cut, &starts, each, base, records);
         return starts;
     }
-    // Some of the values only: the rows of others are passed over.
+    // Only some of the values: the rows of others are skipped.
     let wanted = |digit: &D| (start..end).contains(&digit.value());
     let mut counts = [[0; BUCKETS]; 4];
     for digit in digits.iter().filter(|digit| wanted(digit)) {
@@ -181,8 +181,8 @@ fn scatter(
 }
 
 /// The second step: a bucket, given as its records of each block and the row that the block starts
-/// at, sorted by the bits that are left. `rows` is room that is used again; it holds them, the
-/// rows of each value from where the returned starts say.
+/// at, sorted by the bits that are left. The sorted rows are in `rows`, whose memory is used again;
+/// the returned starts say where those of each value begin.
 pub(super) fn sort_bucket<'r>(
     blocks: impl Iterator<Item = (u32, &'r [u32])> + Clone,
     rows: &mut Vec<u32>,

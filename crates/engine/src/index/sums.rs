@@ -1,9 +1,9 @@
 //! Checksums of the packets themselves: one for each piece that a mark leads to.
 //!
-//! A piece is what the packet file has from the start of a mark's first record to the start of the
-//! next mark's, the last one to where the index ends. What lies before the first mark, such as the
-//! header of the file, is the head. The section has where the head starts, where the last piece
-//! ends, and a checksum of the head and of each piece.
+//! A piece is the part of the packet file from the start of a mark's first record to the start of
+//! the next mark's; the last piece goes on to where the index ends. The bytes before the first
+//! mark, such as the header of the file, are the head. The section says where the head starts and
+//! where the last piece ends, and has a checksum of the head and of each piece.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::error::{Expected, IndexError};
 /// Bytes before the list of checksums: where the head starts, and where the last piece ends.
 const FRONT_LEN: u64 = 16;
 
-/// The checksums of a packet file, or of the part of it that an index is about.
+/// The checksums of a packet file, or of the part of it that an index covers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PieceSums {
     /// Where the head starts.
@@ -58,8 +58,8 @@ pub(crate) fn encode(sums: &PieceSums, append: &mut Append<'_>) -> Result<(), In
 
 /// The pieces of a packet file that an index has checksums of.
 ///
-/// Nothing is read before it is asked for, and what is asked for is checked first. That pieces
-/// follow each other is proved by [`Index::verify`](super::Index::verify).
+/// Nothing is read before it is asked for, and what is asked for is checked first.
+/// [`Index::verify`](super::Index::verify) checks that pieces follow each other.
 #[derive(Debug, Clone, Copy)]
 pub struct Pieces<'a> {
     section: Section<'a>,
@@ -114,7 +114,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Checks that the head starts before the first piece, and the last piece before its end. The
-    /// marks are checked by themselves.
+    /// marks have a check of their own.
     pub(crate) fn verify(&self) -> Result<(), IndexError> {
         let name = || self.section.name();
         let (first, least) = match self.len().checked_sub(1) {

@@ -24,10 +24,10 @@ pub(crate) type Append<'a> = dyn FnMut(&[u8]) -> Result<(), IndexError> + 'a;
 /// Writes an index file, section after section, and gives it its name when it is complete.
 ///
 /// Until [`finish`](IndexWriter::finish) is called, an index that was there before under the same
-/// name is as it was. After an error, or when the writer is dropped, the temporary file is
-/// removed; a writer that has returned an error is of no more use.
+/// name is as it was. After an error, or when the writer is dropped, the temporary file is removed;
+/// a writer that has returned an error cannot be used again.
 ///
-/// A column's index is written as it comes and is not kept: columns may be built one at a time.
+/// A column's index is written at once and is not kept: columns may be built one at a time.
 #[derive(Debug)]
 pub struct IndexWriter<'s> {
     pending: Pending<'s>,
@@ -41,7 +41,7 @@ pub struct IndexWriter<'s> {
 }
 
 impl<'s> IndexWriter<'s> {
-    /// Starts a file for a table of so many rows, in order of their arrival.
+    /// Starts a file for a table of this many rows, in order of arrival.
     pub fn create(
         storage: &'s dyn Publish,
         path: &Path,
@@ -51,7 +51,7 @@ impl<'s> IndexWriter<'s> {
         Self::with_rights(storage, path, rows, schema, Rights::USUAL)
     }
 
-    /// Starts a file that only some may read.
+    /// Starts a file that only those with these rights may read.
     pub fn with_rights(
         storage: &'s dyn Publish,
         path: &Path,
@@ -138,8 +138,8 @@ impl<'s> IndexWriter<'s> {
     }
 
     /// Writes, for each row in order of the rows, the number of the record that it stands for,
-    /// records being counted from 0 in order of arrival. Each record occurs once. Rows that are
-    /// not in order of arrival need it; without it row and record have the same number.
+    /// records being counted from 0 in order of arrival. Each record occurs once. It is needed if
+    /// rows are not in order of arrival; without it, row and record have the same number.
     pub fn row_map(&mut self, records: &[u32]) -> Result<(), IndexError> {
         let result = self.try_row_map(records);
         self.pending.settle(result)
@@ -223,7 +223,7 @@ impl<'s> IndexWriter<'s> {
         self.section(SectionKind::Sums, NO_COLUMN, &mut |append| sums::encode(sums, append))
     }
 
-    /// Writes bytes that say more about the file to whoever wrote it; at most [`NOTE_LEN_MAX`].
+    /// Writes bytes that mean something to the writer of the file; at most [`NOTE_LEN_MAX`].
     pub fn note(&mut self, note: &[u8]) -> Result<(), IndexError> {
         let result = self.try_note(note);
         self.pending.settle(result)
@@ -249,7 +249,7 @@ impl<'s> IndexWriter<'s> {
     /// Completes the file and gives it its name; returns how many bytes it has.
     ///
     /// After an error the name leads to what it led to before, with one exception: after
-    /// [`IndexError::NotDurable`] it leads to the new index, which may not outlast a crash.
+    /// [`IndexError::NotDurable`] it leads to the new index, which may not survive a crash.
     pub fn finish(mut self) -> Result<u64, IndexError> {
         let result = self.try_finish();
         self.pending.settle(result)
@@ -281,7 +281,7 @@ impl<'s> IndexWriter<'s> {
         Ok(self.pending.len)
     }
 
-    /// Writes a section: what `write` appends, and behind it the checksums of its blocks.
+    /// Writes a section: what `write` appends, and then the checksums of its blocks.
     fn section(
         &mut self,
         kind: SectionKind,
@@ -317,7 +317,7 @@ impl<'s> IndexWriter<'s> {
     }
 }
 
-/// What is wrong with what was to be written into a section.
+/// The error for bad input to a section.
 fn bad_input(kind: SectionKind, what: &'static str, expected: Expected, got: u64) -> IndexError {
     IndexError::BadInput { section: kind.name().into(), what, expected, got }
 }
@@ -362,7 +362,7 @@ impl<'s> Pending<'s> {
         }
     }
 
-    /// The file; an error if an earlier one has put an end to it.
+    /// The file; an error if it was removed after an earlier one.
     fn file(&mut self) -> Result<&mut dyn AppendFile, IndexError> {
         match &mut self.file {
             Some(file) => Ok(file.as_mut()),
@@ -382,7 +382,7 @@ impl<'s> Pending<'s> {
         Ok(())
     }
 
-    /// Fills up with zeros to where a section may start.
+    /// Pads with zeros to where a section may start.
     fn align(&mut self) -> Result<(), IndexError> {
         let padding = aligned(self.len).map_or(0, |end| end - self.len);
         self.append(&ZEROS[..size(padding)])
@@ -402,7 +402,7 @@ impl<'s> Pending<'s> {
         result.map_err(|error| IndexError::io("sync", &self.path, error))?;
         let renamed = self.storage.rename(&self.path, target);
         renamed.map_err(|error| IndexError::io("rename", &self.path, error))?;
-        // Held until it has its own name; after that there is nothing to remove.
+        // Locked until it has its own name; after that there is nothing to remove.
         self.file = None;
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
@@ -412,8 +412,8 @@ impl<'s> Pending<'s> {
 
     fn remove(&mut self) {
         if let Some(file) = self.file.take() {
-            // Removed while it is held, or it could be another's by now. If that fails there is
-            // nothing left to try: the next build of this name overwrites it.
+            // Removed while it is locked; otherwise it could be another process's file by now. If
+            // that fails there is nothing left to try: the next build of this name overwrites it.
             let _ = self.storage.remove(&self.path);
             drop(file);
         }

@@ -3,20 +3,20 @@
 //! A field holds what libpcap's programs load, from where they load it; [`Headers`] says why. What
 //! follows from that here:
 //!
-//! - The EtherType alone decides what a network header is. Its version is looked at only where
-//!   libpcap does: on links that have no type.
-//! - An IPv4 header has the length that it says. Below 20 bytes its ports would lie in the header
-//!   itself: the frame is odd.
-//! - IPv6 has its transport header straight behind it, or the frame has ports that no program sees.
-//!   Those behind extension headers are decoded too; `proto` tells the two apart.
-//! - Where a program can load bytes that the frame has not, the frame is odd. Which ones those are
-//!   depends on what the bytes before them say, so a frame may be short and not odd.
-//! - Level by level: what a program tests before the word `vlan` is the type at its usual place,
-//!   which is that of the tag if there is one. [`Encap`] says at which level the headers are.
+//! - The EtherType alone decides what a network header is. The version is looked at only where
+//!   libpcap looks at it: on links that have no type.
+//! - An IPv4 header has the length that is written in it. Below 20 bytes its ports would lie in the
+//!   header itself: the frame is odd.
+//! - Programs see the ports of IPv6 only if the transport header follows the IPv6 header directly.
+//!   Ports behind extension headers are decoded too; `proto` tells the two apart.
+//! - If a program can load bytes that the frame does not have, the frame is odd. Which ones those
+//!   are depends on what the bytes before them say, so a frame may be short and not odd.
+//! - Levels: before the word `vlan`, a program tests the type at its usual place, which is that of
+//!   the tag if there is one. [`Encap`] says at which level the headers are.
 //! - AppleTalk and its ARP have a type, but libpcap finds them behind 802.2 headers as well: frames
 //!   that have them there are odd.
 //!
-//! Tunnels are ours alone, no program looks into them: nothing about them makes a frame odd.
+//! Only tapdex looks into tunnels, no libpcap program does: nothing about them makes a frame odd.
 //!
 //! # Example
 //!
@@ -51,7 +51,7 @@ use super::{
 
 /// The largest number that is the length of an 802.3 frame, and not a type.
 const LENGTH_MAX: u16 = 1500;
-/// What Linux cooked captures have as the type of a frame with an 802.2 header.
+/// The type that Linux cooked captures give a frame with an 802.2 header.
 const COOKED_802_2: u16 = 4;
 /// SNAP headers of AppleTalk and of its ARP.
 const SNAPS: [[u8; 8]; 2] =
@@ -60,11 +60,11 @@ const SNAPS: [[u8; 8]; 2] =
 const FAMILY_IPV4: u32 = 2;
 const FAMILIES_IPV6: [u32; 3] = [24, 28, 30];
 
-/// Decodes the headers of a frame into `target`. Nothing of what that held before is left.
+/// Decodes the headers of a frame into `target`. Nothing that was in it before is left.
 ///
 /// `swapped`: the byte order of the machine that captured is not the one of this machine, which
-/// [`LinkType::NULL`] needs to know. A frame of a link that has no name in [`LinkType`] is odd, and
-/// nothing of it is decoded.
+/// [`LinkType::NULL`] needs to know. A frame of a link without a name in [`LinkType`] is odd, and
+/// is not decoded.
 pub fn decode(link: LinkType, swapped: bool, frame: &[u8], target: &mut Headers) {
     reset(target);
     let decoded = match link {
@@ -81,11 +81,11 @@ pub fn decode(link: LinkType, swapped: bool, frame: &[u8], target: &mut Headers)
     target.odd = decoded.is_none();
 }
 
-/// Makes all fields those of a frame without headers. The wide ones are empty already unless
-/// [`Headers::wide`] says otherwise: most frames are spared writing them.
+/// Makes all fields those of a frame without headers. The wide fields are empty already unless
+/// [`Headers::wide`] is set, so for most frames they need not be written.
 #[inline]
 fn reset(target: &mut Headers) {
-    // Taken apart, so that a field that is added here or there cannot be forgotten.
+    // Destructured, so that no new field can be forgotten.
     let Headers {
         odd,
         encap,
@@ -146,7 +146,7 @@ fn mac<const N: usize>(header: &[u8; N], at: usize) -> u64 {
     u64::from(word(header, at)) << 16 | u64::from(half(header, at + 4))
 }
 
-// From here on, `None` is an odd frame. What was found before that stays in its fields.
+// From here on, `None` means an odd frame. What was found before that stays in the fields.
 
 #[inline]
 fn ethernet(frame: &[u8], target: &mut Headers) -> Option<()> {
@@ -163,7 +163,7 @@ fn ethernet(frame: &[u8], target: &mut Headers) -> Option<()> {
     }
 }
 
-/// What is behind the first type, if that is the one of a tag.
+/// What follows the first type, if that is the type of a tag.
 fn tagged(rest: &[u8], target: &mut Headers) -> Option<()> {
     target.encap = Encap::Tag;
     let (tag, rest) = rest.split_first_chunk::<4>()?;
@@ -183,11 +183,11 @@ fn tagged(rest: &[u8], target: &mut Headers) -> Option<()> {
         return None;
     }
     untagged(eth_type, rest, target)?;
-    // No field tells these from frames with one tag, and labels.
+    // No field tells these apart from frames with one tag and labels.
     (target.encap != Encap::TagsMpls).then_some(())
 }
 
-/// What is behind the type of an Ethernet frame and its tags.
+/// What follows the type of an Ethernet frame and its tags.
 fn untagged(eth_type: u16, rest: &[u8], target: &mut Headers) -> Option<()> {
     if eth_type <= LENGTH_MAX {
         target.eth_type = eth_type;
@@ -256,7 +256,7 @@ fn typed(eth_type: u16, rest: &[u8], target: &mut Headers) -> Option<()> {
         ETHERTYPE_IPV4 => ipv4(rest, target),
         ETHERTYPE_IPV6 => ipv6(rest, target),
         ETHERTYPE_ARP | ETHERTYPE_RARP => {
-            // The places that the addresses have for Ethernet, whatever the lengths say.
+            // The addresses are where Ethernet has them, whatever the length fields say.
             let header = rest.first_chunk::<28>()?;
             target.ip_src = word(header, 14);
             target.ip_dst = word(header, 24);
@@ -353,14 +353,14 @@ fn addresses(header: &[u8; 40]) -> [u128; 2] {
     [address(8), address(24)]
 }
 
-/// What is behind an IPv6 header, where that is not one of the usual transport headers.
+/// What follows an IPv6 header, if that is not one of the usual transport headers.
 #[inline(never)]
 fn extended6(proto: u8, payload: &[u8], target: &mut Headers) -> Option<()> {
     let (l4, fragment, rest) = behind_extensions(proto, payload);
     target.l4 = l4;
     target.fragment = fragment;
     if fragment != Fragment::Later {
-        // No program looks here, so nothing has to be whole.
+        // No program looks here, so headers may be cut off.
         match l4 {
             protocol::TCP | protocol::UDP | protocol::SCTP => {
                 if let Some(header) = rest.first_chunk() {
@@ -381,22 +381,23 @@ fn extended6(proto: u8, payload: &[u8], target: &mut Headers) -> Option<()> {
             _ => tunnel::ip(l4, rest, target),
         }
     }
-    // But at the first byte of a fragment header that comes first: it must name the protocol.
+    // Programs do look at the first byte of a fragment header that comes first: it must name the
+    // protocol.
     if proto == protocol::FRAGMENT && payload.first() != Some(&l4) {
         return None;
     }
     Some(())
 }
 
-/// Goes past the extension headers of IPv6: the protocol behind them, whether this is a fragment,
-/// and the bytes of that protocol. Where a header is not all there, it ends in front of it.
+/// Skips the extension headers of IPv6. Returns the protocol behind them, whether this is a
+/// fragment, and the bytes of that protocol. Stops before a header that is cut off.
 #[inline]
 fn behind_extensions(first: u8, rest: &[u8]) -> (u8, Fragment, &[u8]) {
     let (mut proto, mut rest, mut fragment) = (first, rest, Fragment::Whole);
     while let 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 = proto {
         let Some(header) = rest.first_chunk::<4>() else { break };
         let behind = match proto {
-            // All that counts of it is there.
+            // The part of it that is needed is there.
             protocol::FRAGMENT => Some(rest.get(8..).unwrap_or(&[])),
             // Authentication counts words of four bytes.
             51 => rest.get(4 * (usize::from(header[1]) + 2)..),

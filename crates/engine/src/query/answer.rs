@@ -2,10 +2,10 @@
 //!
 //! Four steps, each of which leaves less for the next one:
 //!
-//! 1. The segment's times: is it about the times that were asked for at all?
+//! 1. The segment's times: does it overlap the times that were asked for at all?
 //! 2. Columns: which rows match for certain, and which packets have to be read?
 //! 3. Marks: which of those are from the wrong time?
-//! 4. Packets: the filter decides what is left.
+//! 4. Packets: the filter decides the rest.
 
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -20,7 +20,7 @@ use crate::error::IndexError;
 use crate::index::MARK_RECORDS;
 use crate::packet::{Headers, LinkType};
 
-/// Marks whose packets are read before the search looks whether it has enough.
+/// Marks whose packets are read before the search checks whether it has enough.
 const MARKS_AT_ONCE: usize = 16;
 
 /// The answer of a segment.
@@ -38,17 +38,18 @@ pub struct Answer {
     pub certain: u64,
     /// Packets that were read to decide whether they match.
     pub read: u64,
-    /// The segment is about other times; nothing was looked up.
+    /// The segment has packets from other times only; nothing was looked up.
     pub pruned_by_time: bool,
     /// No key of the filter is in the segment, or none together with another.
     pub pruned_by_keys: bool,
-    /// Links of the segment that the filter cannot be asked of.
+    /// Link types of the segment that the filter cannot be compiled for.
     pub refused: Vec<Refusal>,
-    /// Packets that should have been read, but are not what was indexed. They are not counted.
+    /// Packets that should have been read, but have changed since they were indexed. They are not
+    /// counted.
     pub unread: UnreadPackets,
 }
 
-/// What is wanted of a segment.
+/// What is wanted from a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// How many packets match.
@@ -129,11 +130,11 @@ struct Asking<'a> {
     /// Whether all its packets are from the right time, or only some.
     time: Time,
     answer: Answer,
-    /// Rows that match, where nobody wants to know which.
+    /// How many rows match, if it does not matter which.
     counted: u64,
     /// Records that match.
     matching: Vec<u32>,
-    /// Records whose packets have to be read, and what decides them.
+    /// Records whose packets have to be read, and the judge that decides on them.
     open: Vec<(Judge<'a>, Vec<u32>)>,
 }
 
@@ -175,8 +176,8 @@ impl Earliest {
         }
     }
 
-    /// Whether there are enough, and nothing from a time on can be among them. What comes later in
-    /// the segment stands behind what has the same time.
+    /// Whether there are enough, and no packet from this time on can be among them. Of two packets
+    /// with the same time, the one that comes later in the segment is the later one.
     fn are_before(&self, time_ns: u64) -> bool {
         let is_before = |&last: &u64| last <= time_ns;
         self.times.len() as u64 >= self.most && self.times.peek().is_none_or(is_before)
@@ -204,8 +205,9 @@ impl<'a> Asking<'a> {
             if self.control.is_cancelled() {
                 return Err(ArchiveError::Interrupted);
             }
-            // libpcap takes what columns answer on Ethernet. On other links it is asked first, so
-            // that a filter is refused whether or not there is a packet that could match.
+            // On Ethernet, libpcap accepts every filter that columns can answer. On other links it
+            // compiles the filter first, so that it refuses a filter whether or not there is a
+            // packet that could match.
             if (link != LinkType::ETHERNET || self.query.reads_packets())
                 && let Err(refusal) = self.query.judge(link, swapped)
             {
@@ -239,17 +241,17 @@ impl<'a> Asking<'a> {
         let Some(expr) = filter.expr() else {
             return Ok(Some((all()?, None)));
         };
-        // libpcap's programs may look at frames that are not decoded whatever is asked: those of
-        // PPI do even for the length.
+        // On links that are not decoded, libpcap's programs may look at the frame whatever is
+        // asked: those for PPI do so even for the length.
         let decoded = link.link.name().is_some() || filter.syntax() == Syntax::Wireshark;
         if decoded && !self.query.is_kept(link.link, link.swapped) {
-            // Nothing but the program says what it finds.
+            // Only the program itself can tell what it matches.
             return Ok(Some((Set::None, Some(all()?))));
         }
         plan(&planner, expr, decoded, &all)
     }
 
-    /// Takes the rows of a link that match, and those that are left open.
+    /// Takes the rows of a link that match, and those that are still undecided.
     fn take(
         &mut self,
         link: &Link<'_>,
@@ -272,8 +274,8 @@ impl<'a> Asking<'a> {
         Ok(())
     }
 
-    /// Drops records whose marks say that they are from the wrong time. Where a mark has both, the
-    /// packets have to be read.
+    /// Drops records whose marks say that they are from the wrong time. If a mark has packets from
+    /// both, they have to be read.
     fn ask_marks(&mut self) -> Result<(), ArchiveError> {
         if self.time != Time::Edge {
             return Ok(());
@@ -312,11 +314,12 @@ impl<'a> Asking<'a> {
         Ok(())
     }
 
-    /// Reads in order of arrival, until the rest is later than the matches that are wanted.
+    /// Reads in order of arrival, until all remaining packets are later than the matches that are
+    /// wanted.
     fn read_earliest(&mut self, most: u64) -> Result<(), ArchiveError> {
         let mut certain = std::mem::take(&mut self.matching);
         let mut open = std::mem::take(&mut self.open);
-        // Those of several links follow each other.
+        // The records of several links were appended one after the other.
         certain.sort_unstable();
         open.iter_mut().for_each(|(_, records)| records.sort_unstable());
         let mut certain = Cursor { rest: &certain };
@@ -417,8 +420,8 @@ impl<'a> Asking<'a> {
 /// The rows that match for certain, and those whose packets have to be read.
 type Plan<'a> = (Set<'a>, Option<Set<'a>>);
 
-/// Plans an expression. Where frames are not `decoded`, all packets that can match are read. `None`
-/// if no row can match.
+/// Plans an expression. If frames are not `decoded`, all packets that can match are read. `None` if
+/// no row can match.
 fn plan<'a>(
     planner: &Planner<'a>,
     expr: &Expr,
@@ -467,7 +470,8 @@ pub(super) fn records(segment: &Segment, set: Set<'_>) -> Result<Vec<u32>, Archi
 
 /// Sorts records, each of which occurs once and is below `rows`.
 fn sort_records(records: &mut Vec<u32>, rows: u32) {
-    /// A bitmap of all rows is cheaper to go through than so many times fewer records to sort.
+    /// Walking a bitmap of all rows is cheaper than sorting, unless records are this many times
+    /// fewer.
     const SPARSE: usize = 64;
     if records.len() < rows as usize / SPARSE {
         records.sort_unstable();

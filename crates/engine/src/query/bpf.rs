@@ -1,8 +1,8 @@
 //! Filters as libpcap compiles them, and the machine that runs them.
 //!
-//! libpcap turns a filter into a program for one kind of link. The program is taken from it
-//! instruction by instruction, checked once, and run here: a frame is a slice, so that nothing is
-//! copied and every load is checked.
+//! libpcap turns a filter into a program for one kind of link. Its instructions are taken over one
+//! by one, checked once, and run here: a frame is a slice, so that nothing is copied and every load
+//! is checked.
 //!
 //! # Example
 //!
@@ -22,11 +22,12 @@
 //!
 //! - The answers are those of libpcap's own machine: a load past the captured bytes and a division
 //!   by zero reject the packet, and numbers have 32 bits that wrap around.
-//! - But for one thing: scratch memory that a program looks at before it stores something there is
-//!   0. libpcap compiles such programs, for what follows `geneve` where that does not hold, and its
-//!   own machine then takes what is left of the packets before. And a program that goes round for
-//!   ever rejects the packet.
-//! - A filter that libpcap calls "expression rejects all packets" is a program that does.
+//! - There are two exceptions. A program that reads scratch memory before it stores something there
+//!   finds zeros. libpcap compiles such programs, for what follows `geneve` if that does not match,
+//!   and its own machine then reads what earlier packets left there. And a program that loops
+//!   forever rejects the packet.
+//! - A filter that libpcap refuses with "expression rejects all packets" becomes a program that
+//!   rejects all packets.
 //! - Filters are compiled as `tcpdump -r` compiles them: for a file, optimised, and with 0 for the
 //!   netmask, so that `ip broadcast` means the addresses 0.0.0.0 and 255.255.255.255.
 
@@ -56,7 +57,7 @@ pub enum BpfError {
         /// What libpcap says.
         message: String,
     },
-    /// libpcap could not be given a file to compile for.
+    /// No file could be made for libpcap to compile for.
     #[error("no pipe to libpcap: {0}")]
     Pipe(#[from] std::io::Error),
     /// libpcap gave an instruction that its machine does not have, or a jump out of the program.
@@ -73,7 +74,7 @@ pub enum BpfError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     steps: Vec<Step>,
-    /// Numbers that are asked for at once, ascending.
+    /// Sets of numbers that are each tested at once, ascending.
     sets: Vec<Box<[u32]>>,
 }
 
@@ -84,7 +85,7 @@ struct Step {
     yes: u32,
     no: u32,
     k: u32,
-    /// What is asked about what was loaded.
+    /// The number that the loaded value is compared with.
     equal: u32,
 }
 
@@ -111,7 +112,7 @@ enum Alu {
     Xor,
 }
 
-/// What a jump asks of the accumulator.
+/// How a jump compares the accumulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Ask {
     Eq,
@@ -149,25 +150,25 @@ enum Code {
     XToA,
 }
 
-/// Jumps after which a packet is rejected. `protochain` goes round, and some programs for it do so
-/// for ever on some packets, in libpcap's machine as well; no packet has so many headers.
+/// Jumps after which a packet is rejected. `protochain` loops, and some programs for it loop
+/// forever on some packets, in libpcap's machine as well; no packet has this many headers.
 const JUMPS_MAX: usize = 1 << 16;
 
 /// Words of scratch memory.
 const MEMORY: usize = 16;
 
-/// Filters of so many bytes or more are not optimised before that is needed: libpcap may take
-/// minutes for it.
+/// Filters of this many bytes or more are optimised only when needed: libpcap may take minutes for
+/// it.
 const OPTIMIZED_LEN_MAX: usize = 8 << 10;
 
-/// Bytes of a filter that is compared with what the optimiser made of it, at most. Of longer ones
-/// it takes longer to compile them than to answer them.
+/// The most bytes of a filter that is compared with its optimised program. Compiling longer ones
+/// takes longer than answering them.
 const COMPARED_LEN_MAX: usize = 1 << 10;
 
-/// Filters up to so many bytes are compiled on any stack.
+/// Filters of up to this many bytes are compiled on any stack.
 const SHORT_LEN: usize = 2 << 10;
 
-/// The most that a frame has, as files are opened for compiling.
+/// The snapshot length of the files that filters are compiled for.
 const SNAPLEN: u32 = 262_144;
 
 impl Program {
@@ -189,8 +190,7 @@ impl Program {
         Ok(Self { steps: joined(steps), sets: Vec::new() })
     }
 
-    /// Whether it means what the filter that it was compiled from says, or the optimiser made
-    /// something else of it.
+    /// Whether it means what its filter says, or the optimiser changed the meaning.
     fn compare_with_plain(
         &self,
         text: &str,
@@ -211,17 +211,17 @@ impl Program {
         self.steps.len()
     }
 
-    /// Whether it has none; a program that was compiled has one at least.
+    /// Whether it has none; a compiled program has at least one.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Whether it takes a frame, of which `frame` was captured, and which had `wire_len` bytes.
+    /// Whether it matches a frame; `frame` is the captured part, `wire_len` the length on the wire.
     pub fn matches(&self, frame: &[u8], wire_len: u32) -> bool {
         self.run(frame, wire_len, &mut [0; MEMORY]).unwrap_or(0) != 0
     }
 
-    /// Whether it comes to an end for this frame; libpcap's machine goes on for ever if not.
+    /// Whether it ends for this frame; if not, libpcap's machine loops forever.
     #[cfg(feature = "testing")]
     pub fn ends(&self, frame: &[u8], wire_len: u32) -> bool {
         let mut jumps = JUMPS_MAX;
@@ -229,8 +229,8 @@ impl Program {
         jumps > 0
     }
 
-    /// Whether it looks, for this frame, at scratch memory that it stored nothing in. libpcap's
-    /// machine then finds there what the packets before it left.
+    /// Whether, for this frame, it reads scratch memory before storing something there. libpcap's
+    /// machine then finds what earlier packets left.
     #[cfg(feature = "testing")]
     pub fn reads_unset_memory(&self, frame: &[u8], wire_len: u32) -> bool {
         let mut memory = Watched { words: [0; MEMORY], stored: [false; MEMORY], unset: false };
@@ -243,7 +243,7 @@ impl Program {
         self.run_for(frame, wire_len, memory, &mut { JUMPS_MAX })
     }
 
-    /// The same, with so many jumps, which are counted down.
+    /// The same, with a limit of jumps, which is counted down.
     fn run_for(
         &self,
         frame: &[u8],
@@ -277,7 +277,7 @@ impl Program {
                 Code::AluX(alu) => a = alu.apply(a, x)?,
                 Code::Negate => a = a.wrapping_neg(),
                 Code::Jump => {
-                    // Only these lead back.
+                    // Only these jump backwards.
                     *jumps = jumps.checked_sub(1)?;
                     at = step.yes as usize;
                 }
@@ -295,17 +295,17 @@ impl Program {
     }
 }
 
-/// A filter that answers as the program that libpcap's optimiser makes of it, however long it is.
+/// A filter that answers like libpcap's optimised program for it, however long it is.
 #[derive(Debug)]
 pub(crate) enum Compiled {
     /// That program.
     Program(Program),
-    /// One that has it made if it is needed.
+    /// A long filter, which compiles that program only if it is needed.
     Long(Box<Long>),
 }
 
 impl Compiled {
-    /// Compiles a filter for a kind of link. Who is given is told what takes long.
+    /// Compiles a filter for a kind of link. `notice`, if given, is called with what takes long.
     pub(crate) fn of(
         expr: &Expr,
         link: LinkType,
@@ -322,8 +322,8 @@ impl Compiled {
         Ok(Self::Long(Box::new(Long::of(expr, link, swapped, notice)?)))
     }
 
-    /// Whether libpcap's optimiser leaves a filter its meaning; where that is not found out, it is
-    /// taken to do so. Of many conditions that differ in their values some are looked at.
+    /// Whether libpcap's optimiser keeps the meaning of a filter; assumed so if it cannot be found
+    /// out. Of many conditions that differ only in their values, just some are looked at.
     pub(crate) fn is_kept(expr: &Expr, link: LinkType, swapped: bool) -> bool {
         let mut text = expr.to_string();
         if text.len() > COMPARED_LEN_MAX {
@@ -337,8 +337,8 @@ impl Compiled {
         !matches!(compared, Ok(Sameness::Differs))
     }
 
-    /// Whether no packet can match: libpcap calls it "expression rejects all packets". Of long
-    /// filters that is not told.
+    /// Whether no packet can match: libpcap calls it "expression rejects all packets". Always
+    /// `false` for long filters.
     pub(crate) fn rejects_all(&self) -> bool {
         match self {
             Self::Program(program) => program.rejects_all(),
@@ -346,7 +346,7 @@ impl Compiled {
         }
     }
 
-    /// Whether it takes a frame, of which `frame` was captured, and which had `wire_len` bytes.
+    /// Whether it matches a frame; `frame` is the captured part, `wire_len` the length on the wire.
     pub(crate) fn matches(&self, frame: &[u8], wire_len: u32) -> bool {
         match self {
             Self::Program(program) => program.matches(frame, wire_len),
@@ -395,7 +395,7 @@ impl Memory for Watched {
     }
 }
 
-/// What libpcap says of a filter that matches nothing.
+/// What libpcap says about a filter that matches nothing.
 const REJECTS_ALL: &str = "expression rejects all packets";
 
 fn libpcap_message(error: pcap::Error) -> String {
@@ -426,8 +426,8 @@ fn savefile(
     Ok(pcap::Capture::from_file(format!("/dev/fd/{}", reader.as_raw_fd())))
 }
 
-/// Joins loads with the question that follows. The question stays where it is, too: others may
-/// jump to it.
+/// Joins each load with the test that follows. The test also stays where it is: other instructions
+/// may jump to it.
 fn joined(mut steps: Vec<Step>) -> Vec<Step> {
     for at in 1..steps.len() {
         let (load, ask) = (steps[at - 1], steps[at]);
@@ -440,7 +440,7 @@ fn joined(mut steps: Vec<Step>) -> Vec<Step> {
 }
 
 impl Step {
-    /// Has libpcap compile a filter.
+    /// Compiles a filter with libpcap.
     fn compile(
         text: &str,
         link: LinkType,
@@ -454,7 +454,7 @@ impl Step {
             let compiled = file.compile(text, optimize)?;
             Ok(compiled.get_instructions().iter().map(ToString::to_string).collect())
         };
-        // It calls itself for each condition that follows another.
+        // libpcap recurses for each condition that follows another.
         let lines = match text.len() {
             ..SHORT_LEN => lines(),
             _ => on_large_stack(lines)?,
@@ -475,7 +475,7 @@ impl Step {
             step.ok_or_else(|| BpfError::Instruction { at, instruction: line.clone() })
         });
         let steps = steps.collect::<Result<Vec<_>, _>>()?;
-        // Nothing runs off the end: the last instruction goes elsewhere.
+        // Nothing runs off the end: the last instruction returns or jumps.
         match steps.last() {
             Some(Self { code: Code::Return | Code::ReturnA | Code::Jump, .. }) => Ok(steps),
             _ => Err(BpfError::Instruction {
@@ -485,7 +485,7 @@ impl Step {
         }
     }
 
-    /// An instruction from its text; `None` if there is no such one, or it leads out of the
+    /// An instruction from its text; `None` if there is no such instruction, or it jumps out of the
     /// program.
     fn from_line(at: usize, line: &str, len: usize) -> Option<Self> {
         let mut numbers = line.split_ascii_whitespace().map(str::parse::<i64>);

@@ -1,9 +1,9 @@
-//! A search that is under way: how far it is, and how to stop it.
+//! A running search: its progress, and how to stop it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A handle of a search. Its clones belong to the same search, in any thread.
+/// A handle of a search. Its clones control the same search, from any thread.
 ///
 /// ```
 /// use tapdex_engine::query::Control;
@@ -27,7 +27,7 @@ struct Shared {
     packets_found: AtomicU64,
 }
 
-/// How far a search is.
+/// The progress of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Segments of the archive.
@@ -36,7 +36,7 @@ pub struct Progress {
     pub segments_asked: u64,
     /// Packets that were read to decide whether they match.
     pub packets_read: u64,
-    /// Packets that matched and were handed over.
+    /// Packets that matched and were delivered.
     pub packets_found: u64,
 }
 
@@ -51,7 +51,7 @@ impl Control {
         self.shared.cancelled.load(Ordering::Relaxed)
     }
 
-    /// How far the search is.
+    /// The progress of the search.
     pub fn progress(&self) -> Progress {
         let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
         Progress {

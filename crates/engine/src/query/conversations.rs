@@ -10,12 +10,12 @@ use crate::archive::{ArchiveError, Gap, UnreadPackets};
 use crate::capture::Record;
 use crate::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, Fragment, Headers, decode, protocol};
 
-/// Conversations that can be asked for at most.
+/// The most conversations that can be asked for.
 pub const CONVERSATIONS_MAX: usize = 10_000;
-/// So many are asked for at a time.
+/// Conversations that are searched for at a time.
 const BATCH_LEN: usize = 200;
 
-/// Two ends and what they speak; the lesser end comes first.
+/// Two endpoints and their protocol; the lesser endpoint comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Conversation {
     wide: bool,
@@ -42,7 +42,7 @@ impl Conversation {
         Some(Self { wide, protocol: headers.l4, ports, ends })
     }
 
-    /// The filter that finds it, in the language that looks behind VLAN tags.
+    /// The filter that finds it, in Wireshark's language, which looks behind VLAN tags.
     fn filter(&self) -> String {
         let [a, b] = self.ends;
         format!("{} or {}", self.one_way(a, b), self.one_way(b, a))
@@ -78,7 +78,7 @@ impl Conversation {
 
 impl Answers {
     /// Adds all other packets of the conversations that the packets found by [`Search::records`]
-    /// belong to, from the times of the question.
+    /// belong to, from the times of the query.
     ///
     /// It is an error if there are more than [`CONVERSATIONS_MAX`].
     ///
@@ -135,7 +135,7 @@ impl Answers {
                 Ok(some) => unread.extend(some),
                 // Retention has removed it in the meantime.
                 Err(_) if segment.is_gone() => {}
-                // Its conversations are not known, those of the others are.
+                // Only the conversations of this segment are unknown.
                 Err(error) => gaps.push(Gap::of_segment(segment, error)),
             }
             if self.control.is_cancelled() {

@@ -1,6 +1,6 @@
-//! Work that goes deep, on a stack that is large enough for it.
+//! Runs deep recursions on a stack that is large enough.
 
-/// Bytes of stack; they are taken as they are needed.
+/// Bytes of stack; memory is taken only as it is needed.
 const STACK_BYTES: usize = 256 << 20;
 
 /// Runs something on a thread with a large stack.

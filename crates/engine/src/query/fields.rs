@@ -1,4 +1,4 @@
-//! Fields by the names that Wireshark has for them: in columns, and in the headers of a packet.
+//! Fields by their Wireshark names: in columns, and in the headers of a packet.
 
 use std::ops::RangeInclusive;
 
@@ -13,12 +13,12 @@ fn contains(values: &[RangeInclusive<u128>], value: u128) -> bool {
     values.iter().any(|range| range.contains(&value))
 }
 
-/// Whether it is only asked whether the packet has the field.
+/// Whether the test only asks if the packet has the field.
 fn is_any(values: &[RangeInclusive<u128>]) -> bool {
     matches!(values, [all] if *all == (0..=u128::MAX))
 }
 
-/// The rows in which a field has one of the values of a test, as far as columns tell.
+/// The rows in which a field has one of the values of a test, as far as columns know.
 pub(super) fn rows<'a>(planner: &Planner<'a>, test: &FieldTest) -> Result<Set<'a>, IndexError> {
     let FieldTest { field: name, values } = test;
     if name.ask == Ask::Length {
@@ -44,7 +44,7 @@ pub(super) fn rows<'a>(planner: &Planner<'a>, test: &FieldTest) -> Result<Set<'a
     Ok(Set::any_of(found))
 }
 
-/// The rows of which columns do not tell whether a field has one of the values of a test.
+/// The rows for which columns do not know whether a field has one of the values of a test.
 pub(super) fn unknown_rows<'a>(
     planner: &Planner<'a>,
     test: &FieldTest,
@@ -114,7 +114,7 @@ pub(super) fn matches(expr: &Expr, packet: &Packet<'_>) -> bool {
         Expr::Not(part) => !matches(part, packet),
         Expr::Term(term) => match &term.test {
             Test::Field(test) => matches_test(test, packet),
-            // No other test comes out of a filter of fields.
+            // Wireshark filters have no other tests.
             _ => false,
         },
     }

@@ -1,4 +1,4 @@
-//! Filters, taken apart: pcap-filter(7) and the part of Wireshark's language that columns answer.
+//! Parsed filters: pcap-filter(7) and the part of Wireshark's language that columns can answer.
 
 mod arithmetic;
 mod keyword;
@@ -33,7 +33,7 @@ pub struct Filter {
 /// An expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expr {
-    /// All of them hold. Of pcap filters in the order in which they are written.
+    /// All of them hold. In pcap filters they are in the order of the text.
     And(Vec<Expr>),
     /// One of them holds.
     Or(Vec<Expr>),
@@ -65,12 +65,12 @@ pub struct Term {
 }
 
 impl Term {
-    /// Where it stands in the text of the filter.
+    /// Where it is in the text of the filter.
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
     }
 
-    /// Where it looks for headers: primitives before it in the text may have moved that place.
+    /// Where it looks for headers: primitives before it in the text may have moved that.
     pub fn shift(&self) -> Shift {
         self.shift
     }
@@ -80,7 +80,7 @@ impl Term {
         &self.test
     }
 
-    /// The condition alone, in the language of the filter, with names resolved.
+    /// Only this condition, in the language of the filter, with names resolved.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -89,9 +89,9 @@ impl Term {
 /// Where libpcap looks for the network header: `vlan` and the like move it for all that follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shift {
-    /// Behind so many VLAN tags.
+    /// Behind this many VLAN tags.
     Tags(u8),
-    /// Behind MPLS labels, PPPoE, Geneve: columns do not know it.
+    /// Behind MPLS labels, PPPoE, Geneve: columns have no data for that.
     Elsewhere,
 }
 
@@ -225,28 +225,28 @@ pub enum Test {
         within: Box<Test>,
         /// The bytes, and the field.
         load: &'static Load,
-        /// The bits of the number they are that count, all of them the field's.
+        /// The bits that count, of the bytes as a number; all of them belong to the field.
         mask: u32,
-        /// By how many bits the rest is moved down.
+        /// By how many bits the result is shifted down.
         down: u32,
         /// How it is compared.
         comparison: Comparison,
         /// With what.
         value: u32,
     },
-    /// What only the compiled program can tell. Where `within` does not hold, it is false.
+    /// A test that only the compiled program can decide. Where `within` does not hold, it is false.
     Opaque {
         /// A test that holds wherever this one does, if one is known.
         within: Option<Box<Test>>,
     },
-    /// A field of Wireshark's.
+    /// A Wireshark field.
     Field(FieldTest),
 }
 
 /// A test of an indexed field, with the meaning that Wireshark gives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldTest {
-    /// What its name there, such as `ip.addr`, stands for.
+    /// What its Wireshark name, such as `ip.addr`, stands for.
     pub field: &'static Name,
     /// The values that match, as ranges that do not touch, ascending; all of them if the field only
     /// has to be there.
@@ -254,10 +254,10 @@ pub struct FieldTest {
 }
 
 impl Filter {
-    /// Understands a filter; its language is told from the text.
+    /// Parses a filter; the language is recognised from the text.
     ///
-    /// It is Wireshark's if one of its words is a field of Wireshark's with a dot, such as
-    /// `ip.addr`, or one of the protocols `ipv6` and `icmpv6` (but for what `proto` asks for).
+    /// It is Wireshark's if one of its words is a Wireshark field with a dot, such as `ip.addr`, or
+    /// one of the protocols `ipv6` and `icmpv6` (unless the text has `proto` or `protochain`).
     ///
     /// A pcap filter may have times, joined to all of it with `and`: `after 3h ago and before 45m
     /// ago and port 80`. `start` is another word for `after`, and `end` for `before`. Times without
@@ -266,7 +266,7 @@ impl Filter {
         Self::parse_as(Syntax::of(text), text, now_ns)
     }
 
-    /// Understands a filter in a language.
+    /// Parses a filter in a given language.
     pub fn parse_as(syntax: Syntax, text: &str, now_ns: u64) -> Result<Self, FilterError> {
         match syntax {
             Syntax::Pcap => parser::parse(text, now_ns),
@@ -284,7 +284,7 @@ impl Filter {
         self.expr.as_ref()
     }
 
-    /// What it asks, and nothing else of it.
+    /// What it asks; drops the rest.
     pub fn into_expr(self) -> Option<Expr> {
         self.expr
     }
@@ -297,7 +297,7 @@ impl Filter {
     /// A filter that matches where both do. In pcap-filter(7), a `vlan` of the first one moves what
     /// the second one looks for, as if both were written as one.
     ///
-    /// Both are in the same language, or it is an error.
+    /// It is an error if they are in different languages.
     pub fn and(&self, other: &Self) -> Result<Self, FilterError> {
         if self.syntax != other.syntax {
             let message = "the two filters are in different languages".to_owned();

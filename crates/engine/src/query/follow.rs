@@ -17,13 +17,13 @@ pub struct Fresh<'a> {
     pub recording: &'a Recording,
     /// Its number there, from 0.
     pub number: u64,
-    /// How that file is read; it knows of the packet's interface.
+    /// How that file is read; includes the packet's interface.
     pub layout: &'a Layout,
     /// The packet.
     pub record: Record<'a>,
 }
 
-/// Goes on with the recordings of an archive where an answer ended.
+/// Continues reading the recordings of an archive where an answer ended.
 #[derive(Debug)]
 pub struct Follow<'a> {
     archive: &'a Archive,
@@ -37,7 +37,7 @@ pub struct Follow<'a> {
     /// The greatest number of a recording that was seen.
     last_number: Option<u64>,
     headers: Headers,
-    /// Links that the filter cannot be asked of, with libpcap's words.
+    /// Link types that the filter cannot be compiled for, with libpcap's message.
     refused: BTreeMap<LinkType, Refusal>,
     missed: Vec<ArchiveError>,
 }
@@ -52,7 +52,8 @@ struct Open {
 }
 
 impl<'a> Follow<'a> {
-    /// Follows the recordings behind what these segments have, which are those that were asked.
+    /// Follows the recordings from the end of these segments on, which are those that were
+    /// searched.
     pub fn after<'s>(
         archive: &'a Archive,
         query: &'a Query,
@@ -89,32 +90,32 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Links that packets have come from of which the filter cannot be asked, and why.
+    /// Link types of recorded packets that the filter cannot be compiled for, and why.
     pub fn refused(&self) -> &BTreeMap<LinkType, Refusal> {
         &self.refused
     }
 
-    /// Recordings that could not be read to their end, in the order in which that was found: they
-    /// were removed before that, or are damaged.
+    /// Recordings that could not be read to their end, in the order in which that was noticed: they
+    /// were removed early, or are damaged.
     pub fn missed(&self) -> &[ArchiveError] {
         &self.missed
     }
 
-    /// Hands what has been recorded since the last time, and matches, to `each`, recording by
-    /// recording, in order of arrival. It says whether to go on.
+    /// Passes the packets that were recorded since the last call, and match, to `each`, recording
+    /// by recording, in order of arrival. `each` returns whether to go on.
     pub fn poll(
         &mut self,
         each: &mut dyn FnMut(Fresh<'_>) -> Result<bool, ArchiveError>,
     ) -> Result<(), ArchiveError> {
         let mut recordings = self.archive.recordings()?;
         if self.is_lacking(&recordings) {
-            // A recording that gets its name while the folder is listed may be left out.
+            // A recording that is renamed while the folder is listed may be missed.
             recordings = self.archive.recordings()?;
         }
         self.note_removed(&recordings);
         let there: BTreeSet<&str> = recordings.iter().map(Recording::name).collect();
         self.finished.retain(|name| there.contains(name.as_str()));
-        // What is open can be read to its end when its name is gone.
+        // An open recording can be read to its end even if its name is gone.
         let open = self.open.values().map(|open| &open.recording);
         let gone = open.filter(|recording| !there.contains(recording.name()));
         let mut all: Vec<Recording> = gone.cloned().collect();
@@ -127,7 +128,7 @@ impl<'a> Follow<'a> {
         Ok(())
     }
 
-    /// Whether there should be more recordings.
+    /// Whether recordings are missing from the list.
     fn is_lacking(&self, recordings: &[Recording]) -> bool {
         let mut last = self.last_number;
         for number in recordings.iter().filter_map(Recording::number) {
@@ -154,7 +155,7 @@ impl<'a> Follow<'a> {
         });
         for recording in recordings {
             let Some(number) = recording.number() else { continue };
-            // Those that came and went since the last look.
+            // Recordings that came and went since the last call.
             let recordings = unseen(self.last_number, number);
             if recordings > 0 {
                 let fault = PacketsFault::RemovedBefore { recordings };
@@ -164,14 +165,14 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Reads on in a recording; whether to go on with the next one.
+    /// Continues reading a recording; returns whether to go on with the next one.
     fn read(
         &mut self,
         recording: &Recording,
         each: &mut dyn FnMut(Fresh<'_>) -> Result<bool, ArchiveError>,
     ) -> Result<bool, ArchiveError> {
         let (name, path) = (recording.name(), recording.sealed_path());
-        // Asked before it is read: what is sealed or gone then does not grow any more.
+        // Checked before it is read: a recording that is sealed or gone by then no longer grows.
         let complete = recording.is_sealed() || !recording.is_unfinished();
         if !self.open.contains_key(name) {
             match self.start(recording, complete)? {
@@ -191,7 +192,7 @@ impl<'a> Follow<'a> {
                     reader.reread(position).map_err(ArchiveError::capture(&path))?;
                     break;
                 }
-                // What is behind it cannot be had.
+                // Packets behind it cannot be read.
                 Err(error) => {
                     self.missed.push(ArchiveError::capture(&path)(error));
                     finished = true;

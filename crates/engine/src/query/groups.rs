@@ -33,7 +33,7 @@ pub enum Value {
 impl Value {
     fn of(segment: &Segment, Shown(kind, value): Shown) -> Self {
         match kind {
-            // They are the lengths of frames of IEEE 802.3, which have no type.
+            // These are lengths of IEEE 802.3 frames, which have no type.
             FieldKind::EtherType if value <= LENGTH_802_3_MAX => Self::Field(Shown(kind, 0)),
             FieldKind::Interface => {
                 let interfaces = &segment.note().layout.interfaces;
@@ -72,7 +72,7 @@ pub struct Top {
     pub distinct: usize,
     /// How often all of them occur.
     pub total: u64,
-    /// Packets that were read: their segments do not know the field.
+    /// Packets that were read because their segments do not know the field.
     pub packets_read: u64,
 }
 
@@ -85,7 +85,7 @@ pub struct OverTime {
     pub span_ns: u64,
     /// Packets in each.
     pub counts: Vec<u64>,
-    /// Packets that were read, since the index does not tell their times exactly enough.
+    /// Packets that were read because the index does not have their times exactly enough.
     pub packets_read: u64,
 }
 
@@ -128,7 +128,7 @@ impl Answers {
         Ok(OverTime { start_ns, span_ns, counts, packets_read })
     }
 
-    /// Counts in each segment that has packets. How many packets were read.
+    /// Counts in each segment that has packets. Returns how many packets were read.
     fn each_found(&mut self, count: &mut CountSegment<'_>) -> Result<u64, SearchError> {
         let (mut read, mut unread, mut failed) = (0, UnreadPackets::default(), Vec::new());
         for (segment, records) in self.found() {
@@ -149,7 +149,7 @@ impl Answers {
     }
 }
 
-/// Counts packets of a segment. How many had to be read, and those that could not be.
+/// Counts packets of a segment. Returns how many had to be read, and those that could not be read.
 type CountSegment<'c> =
     dyn FnMut(&Segment, &[u32]) -> Result<(u64, UnreadPackets), ArchiveError> + 'c;
 
@@ -163,7 +163,7 @@ pub fn rows_of(segment: &Segment, records: &[u32]) -> Result<Option<Vec<u32>>, A
     let Some(row_map) = segment.index().row_map().map_err(damaged)? else {
         return Ok(Some(records.to_vec()));
     };
-    // The map leads from rows to records only.
+    // The row map only leads from rows to records.
     let mut wanted = vec![false; rows];
     for &record in records {
         if let Some(wanted) = wanted.get_mut(record as usize) {
@@ -183,12 +183,12 @@ pub fn rows_of(segment: &Segment, records: &[u32]) -> Result<Option<Vec<u32>>, A
 /// numbers; `rows` are theirs, ascending, or `None` if these are all packets.
 ///
 /// A field is 0 where a packet does not have it. So values are counted among the packets that have
-/// it. Of a packet whose headers are cut off, a 0 says nothing, and is not counted. All is told by
-/// columns; but of fields that the segment does not know, packets are read: how many, and those
-/// that are not what was indexed.
+/// it. If a packet's headers are cut off, a 0 means nothing, and is not counted. Columns answer all
+/// of this, but for fields that the segment does not know, packets are read. Returns how many, and
+/// those that have changed since they were indexed.
 ///
-/// `each` is told every value and how often it occurs; the same one again if several fields have
-/// it.
+/// `each` is called with every value and how often it occurs, and again with the same value if
+/// several fields have it.
 pub fn count_name(
     segment: &Segment,
     name: &Name,
@@ -223,7 +223,7 @@ pub fn count_name(
     Ok((records.len() as u64, unread))
 }
 
-/// Whether a 0 of this field is never that of a header that is cut off.
+/// Whether a 0 of this field never comes from a header that is cut off.
 fn is_never_cut_off(field: Field) -> bool {
     matches!(field, Field::Encap | Field::Interface | Field::Length | Field::FrameLen)
 }
@@ -251,7 +251,8 @@ fn count_part(
                 (had, Some(rows)) => common(had.into_rows(columns.rows()).ids(), rows),
             };
             if !matches!(odd, Set::None) {
-                // A header that is cut off is 0 in the columns, and nobody knows what it was.
+                // Fields of a header that is cut off are 0 in the columns; their values are not
+                // known.
                 let odd = common(odd.into_rows(columns.rows()).ids(), &had);
                 had.retain(|row| odd.binary_search(row).is_err());
                 count_values(segment, part.field, Some(&odd), &mut found)?;
@@ -339,8 +340,8 @@ pub fn count_values(
 
 /// How many of some packets fall into each of a number of equal spans of time.
 ///
-/// Marks tell the times of all their packets at once where they fall into one span; packets are
-/// read only where they do not. How many were read, and those that are not what was indexed.
+/// If all packets of a mark fall into one span, the mark is enough; otherwise they are read.
+/// Returns how many were read, and those that have changed since they were indexed.
 pub fn count_times(
     segment: &Segment,
     records: &[u32],

@@ -1,14 +1,15 @@
-//! Long lists: conditions that ask the same of one value each, such as `host A or host B or ...`.
+//! Long lists: conditions that ask the same question about different values, such as `host A or
+//! host B or ...`.
 //!
-//! What differs between such conditions is a value in their texts. Who has seen one of them knows
-//! what the others ask, so a list is looked up as one condition with many values, and compiled so
-//! where a condition compares one word.
+//! Such conditions differ only in a value in their texts. One of them shows what the others ask, so
+//! a list is looked up as one condition with many values, and compiled as one if a condition
+//! compares one word.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::filter::{Direction, Expr, Shift, Term, Test};
 
-/// Conditions of one word that have to stand side by side to be compiled as one list.
+/// Families of one-word conditions that are compiled as one list if they are adjacent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
     /// `host` and `net` of IPv4.
@@ -27,7 +28,7 @@ enum ListKind {
     Mac,
 }
 
-/// A condition, cut into what it asks and the value that it asks for.
+/// A condition, split into what it asks and the value that it asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Value<'t> {
     pub(super) shape: Shape<'t>,
@@ -68,7 +69,7 @@ impl Words {
         self.words.get(..self.len).unwrap_or(&[])
     }
 
-    /// The same number of words, each made from the one that was there.
+    /// The same number of words, each made from the old one.
     pub(super) fn map(&self, mut make: impl FnMut(u32) -> Option<u32>) -> Option<Self> {
         let words: Option<Vec<u32>> = self.as_slice().iter().map(|&word| make(word)).collect();
         Some(Self::new(&words?))
@@ -76,7 +77,7 @@ impl Words {
 }
 
 impl<'t> Value<'t> {
-    /// The value of a term; `None` if it is of no kind that comes in lists.
+    /// The value of a term; `None` if terms of its kind do not form lists.
     pub(super) fn of(term: &'t Term) -> Option<Self> {
         let (kind, words, masks) = match &term.test {
             Test::Host4 { direction, address, mask, .. }
@@ -160,12 +161,12 @@ fn words_of(address: u128) -> [u32; 4] {
     [96, 64, 32, 0].map(|shift| u32::try_from(address >> shift & 0xFFFF_FFFF).unwrap_or(0))
 }
 
-/// Terms from which on they are looked up as one.
+/// The least number of terms that are looked up as one.
 const ALIKE_MIN: usize = 8;
-/// Shapes that are told apart.
+/// The most shapes that are told apart.
 const SHAPES_MAX: usize = 64;
 
-/// The terms among operands that differ in their values only, and all other operands.
+/// The groups of terms among the operands that differ only in their values, and all other operands.
 pub(super) fn alike(parts: &[Expr]) -> (Vec<Vec<&Term>>, Vec<&Expr>) {
     if parts.len() < ALIKE_MIN {
         return (Vec::new(), parts.iter().collect());
@@ -194,7 +195,8 @@ pub(super) fn alike(parts: &[Expr]) -> (Vec<Vec<&Term>>, Vec<&Expr>) {
     )
 }
 
-/// Terms in a row that differ in their values only, from a number of them on; others alone.
+/// Groups adjacent terms that differ only in their values, if there are enough of them; other terms
+/// are on their own.
 pub(super) fn rows_alike<'t>(terms: Vec<&'t Term>) -> Vec<Vec<&'t Term>> {
     let mut rows: Vec<(Option<Shape<'t>>, Vec<&'t Term>)> = Vec::new();
     for term in terms {

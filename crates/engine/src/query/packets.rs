@@ -2,7 +2,7 @@
 //!
 //! Segments overlap in time, and inside a capture clocks jump. The stream reads from the segment
 //! that could have the earliest next packet: a mark's worth of packets at a time, in order of
-//! arrival. Packets wait until nothing that is still to be read can be earlier. Up to a bound they
+//! arrival. Packets wait until nothing that is still to be read can be earlier. Up to a limit they
 //! wait in memory; beyond it only their place is kept, and they are read again.
 //!
 //! A segment is asked when the stream gets to its first packet, together with the ones after it. If
@@ -25,10 +25,10 @@ use crate::capture::Record;
 use crate::index::MARK_RECORDS;
 use crate::packet::LinkType;
 
-/// Bytes of packets that wait in memory. For what comes beyond that, only the place is kept.
+/// Bytes of packets that wait in memory. Beyond that, only the place of a packet is kept.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// Packet files that are open at a time. There may be thousands that are read in turn.
+/// The most packet files that are open at a time. Thousands may be read in turn.
 const OPEN_MAX: usize = 32;
 
 /// Segments that are asked together, at most.
@@ -68,8 +68,8 @@ struct Bounds {
 /// Packets that match, in order of time. Packets of the same time come in the order of their
 /// segments, and then of their arrival.
 ///
-/// Where packets of a segment cannot be read, the stream goes on with the others, and
-/// [`finish`](Self::finish) tells.
+/// If packets of a segment cannot be read, the stream goes on with the others, and
+/// [`finish`](Self::finish) reports it.
 #[derive(Debug)]
 #[must_use = "finish() tells what is missing"]
 pub struct PacketStream<'a> {
@@ -90,9 +90,9 @@ pub struct PacketStream<'a> {
     /// Sources that have files open.
     open: Vec<usize>,
     batch: Batch,
-    /// The bytes of the packet that was handed over, if it is not in the batch.
+    /// The bytes of the packet that was returned last, if it is not in the batch.
     current: Box<[u8]>,
-    /// Counts steps, to tell which file was not read for the longest time.
+    /// Counts steps, to find the file that was not read for the longest time.
     step: u64,
     unread: UnreadPackets,
     failed: Vec<ArchiveError>,
@@ -148,7 +148,7 @@ impl<'a> PacketStream<'a> {
         }
     }
 
-    /// Holds no more than this, so that tests get to the limits.
+    /// Sets smaller limits, so that tests reach them.
     #[cfg(feature = "testing")]
     pub fn with_bounds(mut self, waiting_bytes: usize, open_files: usize) -> Self {
         self.most = Bounds { waiting_bytes, open_files };
@@ -173,14 +173,14 @@ impl<'a> PacketStream<'a> {
         Ok(Some(Found { segment: self.sources[source].segment, source, number, record }))
     }
 
-    /// Whether packets that match may be left, after a limit or for a reader that stops early.
+    /// Whether more packets may match, after a limit or for a reader that stops early.
     pub fn may_have_more(&self) -> bool {
         let may_have_more = |source: &SegmentCursor<'_>| source.bound().is_some();
         self.batch.has_next() || !self.waiting.is_empty() || self.sources.iter().any(may_have_more)
     }
 
     /// The answers of a search, and what could not be read. If the stream was read to its end, all
-    /// segments have answered. It is an error if no link takes the filter.
+    /// segments have answered. It is an error if the filter cannot be compiled for any link.
     ///
     /// A stream of [`Answers::packets`] has no answers of its own; see
     /// [`into_gaps`](Self::into_gaps).
@@ -208,7 +208,7 @@ impl<'a> PacketStream<'a> {
                 return Ok(Some(ready));
             }
             let bound = self.bounds.peek().map(|Reverse((time, _))| *time);
-            // What is earlier than all that is to come can go.
+            // A packet earlier than all that are still to come is ready.
             if let Some(Reverse(first)) = self.waiting.peek()
                 && bound.is_none_or(|bound| first.time_ns < bound)
             {
@@ -238,8 +238,8 @@ impl<'a> PacketStream<'a> {
         }
     }
 
-    /// Does the next thing with a source: ask it, look its times up, or read a mark's packets. The
-    /// outer error ends the search, the inner one is that of the source.
+    /// Does the next step for a source: asks it, looks up its times, or reads a mark's packets. The
+    /// outer error ends the search; the inner one concerns only this source.
     fn advance(&mut self, i: usize) -> Result<Result<(), ArchiveError>, SearchError> {
         if self.sources[i].is_unasked {
             self.ask_wave(i)?;
@@ -274,7 +274,7 @@ impl<'a> PacketStream<'a> {
         Ok(read.map(|unread| self.unread.extend(unread)))
     }
 
-    /// Asks some segments, from one on that the stream has got to.
+    /// Asks some segments, starting with the one that the stream has reached.
     fn ask_wave(&mut self, i: usize) -> Result<(), SearchError> {
         // Segments are sorted by their first packet. Only segments without packets lie in between.
         let end = self.sources.len().min((self.unasked + self.wave).max(i + 1));
@@ -405,7 +405,7 @@ impl<'a> PacketStream<'a> {
         self.open.retain(|&i| sources[i].open_files() > 0);
     }
 
-    /// Goes on without a segment whose packets cannot be read.
+    /// Continues without a segment whose packets cannot be read.
     fn give_up(&mut self, i: usize, error: ArchiveError) {
         let source = &mut self.sources[i];
         source.set_records(Vec::new());
@@ -419,7 +419,7 @@ impl<'a> PacketStream<'a> {
     }
 }
 
-/// A packet that can be handed over.
+/// A packet that can be returned.
 struct Ready {
     source: usize,
     number: u32,
@@ -444,7 +444,8 @@ struct Waiting {
     time_ns: u64,
     source: u32,
     record: u32,
-    /// The packet, or `None` if it is to be read again. In a box: there may be millions without.
+    /// The packet, or `None` if it is to be read again. Boxed: there may be millions of entries
+    /// without a packet.
     packet: Option<Box<Packet>>,
 }
 
@@ -494,9 +495,9 @@ struct SegmentCursor<'a> {
     /// The records that are still to be read are those from `next` on.
     records: Cow<'a, [u32]>,
     next: usize,
-    /// Opened when a packet is needed, and closed when others need the room.
+    /// Opened when a packet is needed, and closed when too many files are open.
     packets: Option<Packets<'a>>,
-    /// For those that were not kept.
+    /// For packets that were not kept.
     again: Option<Packets<'a>>,
     /// The step in which it was last read from.
     used: u64,
@@ -536,7 +537,7 @@ impl<'a> SegmentCursor<'a> {
         self.records.get(self.next..).unwrap_or_default()
     }
 
-    /// Nothing that is still to be read is earlier; `None` if nothing is.
+    /// A lower bound of the times still to be read; `None` if nothing is left to read.
     fn bound(&self) -> Option<u64> {
         let note = self.segment.note();
         if self.is_unasked {
@@ -563,7 +564,7 @@ impl<'a> SegmentCursor<'a> {
         self.times.as_ref()?.get(mark)
     }
 
-    /// Takes off the records of the mark that is next.
+    /// Takes the records of the next mark.
     fn next_mark(&mut self) -> Vec<u32> {
         let rest = self.rest();
         let Some(first) = rest.first() else { return Vec::new() };
@@ -575,8 +576,8 @@ impl<'a> SegmentCursor<'a> {
         now
     }
 
-    /// Whether all of the mark that is next comes before `others`, and before all that comes after
-    /// it here.
+    /// Whether all packets of the next mark come before `others`, and before all later packets of
+    /// this segment.
     fn is_before(&self, others: u64) -> bool {
         let Some(&Times { latest, .. }) = self.times_at(self.mark) else { return false };
         let next = self.times_at(self.mark + 1);
@@ -615,7 +616,7 @@ impl<'a> SegmentCursor<'a> {
     }
 }
 
-/// Reads the packets of one mark, which then wait.
+/// Reads the packets of one mark and lets them wait.
 fn read_mark(
     source: &mut SegmentCursor<'_>,
     i: usize,
@@ -644,7 +645,7 @@ fn read_mark(
     })
 }
 
-/// The packets of a mark that nothing else comes between, in order of time.
+/// The packets of a mark, in order of time, if no other packets come between them.
 #[derive(Debug, Default)]
 struct Batch {
     source: usize,

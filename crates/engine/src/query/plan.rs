@@ -1,15 +1,15 @@
 //! From a filter to the rows of a segment that can match, and those that do for certain.
 //!
-//! A term is answered from columns where they tell what libpcap's program would; where they do not,
-//! its rows are *unknown*. Of a term we have the rows for which it holds, `T`, and the unknown
+//! A term is answered from columns for rows where they show what libpcap's program would find;
+//! other rows are *unknown*. Each term gives the rows for which it holds, `T`, and the unknown
 //! ones, `U`, which have nothing in common. An expression gets an upper bound (every unknown row
 //! may match) from the upper bounds of its parts, and, under `not`, from their lower bounds (no
 //! unknown row matches). Rows of the upper bound that are unknown to no term match for certain. The
 //! others are *candidates*: the compiled program sees their packets.
 //!
-//! That a row is unknown to one term makes it a candidate even if another term seems to settle it,
-//! as in `a or b`: if the program for `b` loads from beyond the end of a packet, the packet does
-//! not match, whatever `a` says.
+//! A row that is unknown to one term is a candidate even if another term seems to settle it, as in
+//! `a or b`: if the program for `b` loads from beyond the end of a packet, the packet does not
+//! match, whatever `a` says.
 
 mod headers;
 mod lookup;
@@ -31,8 +31,8 @@ use lookup::masked_digits;
 pub(crate) enum Set<'a> {
     None,
     All,
-    /// With the bytes of the bitmaps that have to be read to know them, a measure of how many they
-    /// are at most.
+    /// With the bytes of the bitmaps that have to be read for them: a measure of how many rows
+    /// there are at most.
     Rows(Rows<'a>, u64),
 }
 
@@ -45,7 +45,7 @@ impl<'a> Set<'a> {
         }
     }
 
-    /// The rows that are in all of the sets: the smallest first, and none is looked at where
+    /// The rows that are in all of the sets: the smallest set first, and no set is looked at where
     /// another has no rows.
     pub(crate) fn all_of(sets: Vec<Self>) -> Self {
         let mut rows = Vec::with_capacity(sets.len());
@@ -98,7 +98,7 @@ impl<'a> Set<'a> {
         Self::all_of(vec![self, other])
     }
 
-    /// A cursor, for a segment of so many rows.
+    /// A cursor, for a segment of this many rows.
     pub(crate) fn into_rows(self, rows: u32) -> Rows<'a> {
         match self {
             Self::None => Box::new(union::<Cursor<'a>>([])),
@@ -108,7 +108,7 @@ impl<'a> Set<'a> {
     }
 }
 
-/// What the frames of some interfaces start with, as far as columns know it.
+/// What the frames of some interfaces start with, as far as columns cover it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// An Ethernet header.
@@ -117,11 +117,11 @@ pub(crate) enum Dialect {
     Network,
 }
 
-/// Expressions within each other that are looked into to find those of few bytes.
+/// How many levels of nested expressions are searched for those of few bytes.
 const ESTIMATE_DEPTH: usize = 4;
 
-/// Where columns have network headers: behind the link's own, or behind one tag or two. libpcap
-/// looks in more places; those have no level.
+/// Where columns have network headers: right behind the link header, or behind one or two tags.
+/// libpcap looks in more places; those have no level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     Link,
@@ -152,7 +152,7 @@ impl Level {
 enum Reading<'t> {
     /// Not at all: all rows are unknown.
     Nowhere,
-    /// A field of Wireshark's.
+    /// A Wireshark field.
     Field(&'t FieldTest),
     /// The length on the wire is in one of these ranges.
     Length(Vec<RangeInclusive<u128>>),
@@ -184,7 +184,7 @@ impl<'a> Planner<'a> {
                 parts.sort_by_key(|&(estimate, _)| estimate);
                 for (_, part) in parts {
                     match self.bound(part, upper)? {
-                        // The rest need not be looked up.
+                        // The other operands need not be looked up.
                         Set::None => return Ok(Set::None),
                         set => sets.push(set),
                     }
@@ -209,7 +209,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The rows that can match one of some terms that differ in their values only (`upper`), or
-    /// those that match if no unknown row does. What else they ask is looked up once.
+    /// those that match if no unknown row does. What they have in common is looked up once.
     pub(crate) fn list(&self, terms: &[&Term], upper: bool) -> Planned<'a> {
         let Some(first) = terms.first() else { return Ok(Set::None) };
         let found = terms.iter().map(|term| match &term.test {
@@ -248,8 +248,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Bytes of the bitmaps that tell most about an expression, found without reading them: those
-    /// of few bytes exclude the most.
+    /// Bytes of the most selective bitmaps of an expression, found without reading them: bitmaps of
+    /// few bytes exclude the most.
     fn estimate(&self, expr: &Expr, depth: usize) -> Result<u64, IndexError> {
         let each = |parts: &[Expr]| -> Result<Vec<u64>, IndexError> {
             parts.iter().map(|part| self.estimate(part, depth - 1)).collect()
@@ -303,7 +303,8 @@ impl<'a> Planner<'a> {
         let mut seen: Vec<&Term> = Vec::new();
         let mut sets = Vec::new();
         for term in expr.terms() {
-            // What is unknown depends on less than the whole term; most terms are alike in it.
+            // Which rows are unknown depends on only a part of the term; most terms agree in that
+            // part.
             let alike = |other: &&Term| {
                 other.shift == term.shift
                     && (other.test == term.test
@@ -321,7 +322,7 @@ impl<'a> Planner<'a> {
         Ok(Set::any_of(sets))
     }
 
-    /// The rows for which columns do not tell whether a term holds.
+    /// The rows for which columns do not show whether a term holds.
     pub(crate) fn unknown_to(&self, term: &Term) -> Planned<'a> {
         match self.reading(term) {
             Reading::Nowhere => Ok(Set::All),
@@ -337,7 +338,7 @@ impl<'a> Planner<'a> {
     /// The rows for which a term holds, unknown ones left out.
     pub(crate) fn holds(&self, term: &Term) -> Planned<'a> {
         match self.reading(term) {
-            // All that may be true is unknown.
+            // All rows that may match are unknown.
             Reading::Nowhere | Reading::Within(..) => Ok(Set::None),
             Reading::Field(test) => self.field(test),
             Reading::Length(lengths) => self.length(&lengths),
@@ -355,8 +356,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// How a term is read from columns. What has no place in them is read nowhere: only from here
-    /// there is a way to the rows of a test.
+    /// How a term is read from columns. Terms that columns have nothing for are read nowhere: only
+    /// what is returned here leads to the rows of a test.
     fn reading<'t>(&self, term: &'t Term) -> Reading<'t> {
         let test = match &term.test {
             Test::Field(test) => return Reading::Field(test),
@@ -385,7 +386,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The rows for which columns do not tell whether a test holds at a level.
+    /// The rows for which columns do not show whether a test holds at a level.
     fn unclear(&self, level: Level, test: &Test) -> Planned<'a> {
         let odd = self.equals(Field::Odd, 1)?;
         match test {
@@ -396,12 +397,12 @@ impl<'a> Planner<'a> {
             }
             _ => {}
         }
-        // The type of a tag is not kept, but for the fact that there is one.
+        // The type of a tag is not kept, only that there is a tag.
         let typed = match test {
             Test::EtherType(kind) if ETHERTYPES_VLAN.contains(kind) => {
                 self.encap(&Encap::TAGGED)?
             }
-            // It may be cut off.
+            // The field may be cut off.
             Test::Loaded { load, within, .. } if load.is_transport => Set::all_of(vec![
                 self.test(level, within)?,
                 self.not_later()?,
@@ -426,7 +427,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Whether what is unknown to a test is the same for all such tests.
+/// Whether the test is of the kind for which the unknown rows are always the same.
 fn is_plain(test: &Test) -> bool {
     match test {
         Test::EtherType(kind) => !ETHERTYPES_VLAN.contains(kind),
@@ -476,7 +477,7 @@ fn values_of(comparison: Comparison, number: u128, max: u128) -> Vec<RangeInclus
         Comparison::Gt => [None, None, above],
         Comparison::Ge => [None, equal, above],
     };
-    // Neighbours are one range, or a class that spans them would not be seen inside.
+    // Adjacent ranges are merged; otherwise a class that spans both would not count as inside.
     let mut joined: Vec<RangeInclusive<u128>> = Vec::new();
     for range in ranges.into_iter().flatten() {
         match joined.last_mut() {

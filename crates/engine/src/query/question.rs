@@ -12,11 +12,10 @@ use crate::fields::Packet;
 use crate::packet::{Headers, LinkType, decode};
 use crate::time::TimeRange;
 
-/// The compiled filter, or why there is none, for each kind of link and whether its captures have
-/// the other byte order.
+/// The compiled filter, or why there is none, for each kind of link and byte order of its captures.
 type Programs = BTreeMap<(LinkType, bool), Result<Arc<Compiled>, Refusal>>;
 
-/// A kind of link whose packets the filter cannot be asked of.
+/// A kind of link that the filter cannot be compiled for.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the filter cannot be used on {link}: {reason}")]
 pub struct Refusal {
@@ -36,8 +35,8 @@ impl Eq for Refusal {}
 
 /// A question: a filter, and the times that packets have to be from.
 ///
-/// [`Archive::search`](crate::archive::Archive::search) asks it of a whole archive. A question that
-/// is asked again is not compiled again.
+/// [`Archive::search`](crate::archive::Archive::search) asks it of a whole archive. A query that is
+/// used again is not compiled again.
 #[derive(Debug)]
 pub struct Query {
     filter: Filter,
@@ -47,7 +46,7 @@ pub struct Query {
     programs: Mutex<Programs>,
     /// Whether the optimised programs mean what the filter says.
     kept: Mutex<BTreeMap<(LinkType, bool), bool>>,
-    /// The same of the filter that looks behind tags, too.
+    /// The same for the filter that also looks behind tags.
     pub(super) kept_through: Mutex<BTreeMap<(LinkType, bool), bool>>,
     notice: Option<Notice>,
 }
@@ -114,7 +113,7 @@ impl Query {
         }
     }
 
-    /// Whether libpcap's optimiser left the filter its meaning, so that columns may answer.
+    /// Whether libpcap's optimiser kept the meaning of the filter, so that columns may answer.
     pub(super) fn is_kept(&self, link: LinkType, swapped: bool) -> bool {
         let expr = match &self.filter.expr {
             Some(expr) if self.filter.syntax == Syntax::Pcap => expr,
@@ -132,10 +131,10 @@ impl Query {
         *kept.entry((link, swapped)).or_insert_with(|| Compiled::is_kept(expr, link, swapped))
     }
 
-    /// Whether no packet of a segment's links can match, whatever it is: libpcap refuses such a
-    /// filter as "expression rejects all packets".
+    /// Whether no packet of a segment's links can ever match: libpcap refuses such a filter with
+    /// "expression rejects all packets".
     pub fn rejects_all(&self, segment: &Segment) -> bool {
-        // libpcap may take its time for more than that.
+        // libpcap may take long for more than that.
         const TEXT_LEN_MAX: usize = 8 << 10;
         if self.text.len() > TEXT_LEN_MAX {
             return false;
@@ -146,7 +145,7 @@ impl Query {
         })
     }
 
-    /// Whether the filter has terms that columns do not know, so that packets are read for it.
+    /// Whether the filter has terms that columns cannot answer, so that packets are read for it.
     pub(super) fn reads_packets(&self) -> bool {
         let is_unknown = |term: &&Term| {
             matches!(term.test, Test::Opaque { .. } | Test::Loaded { .. })

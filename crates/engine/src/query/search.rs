@@ -11,9 +11,9 @@
 //! | the values of a field | [`Answers::top`] | most frequent first |
 //! | packets over time | [`Answers::over_time`] | time |
 //!
-//! Segments are asked in parallel where packets have to be read, and passed over where their times
-//! or keys rule them out. The stream asks them as it gets to their times: the first packets come at
-//! once, and a limit ends the work early. A [`Control`] tells how far a search is, and cancels it.
+//! Segments are asked in parallel if packets have to be read, and skipped if their times or keys
+//! rule them out. The stream asks them as it gets to their times: the first packets come at once,
+//! and a limit ends the work early. A [`Control`] reports the progress of a search, and cancels it.
 //!
 //! ```
 //! use tapdex_engine::archive::{Archive, Ingest, Input};
@@ -56,8 +56,8 @@ use super::question::{Query, Refusal};
 use crate::archive::{Archive, ArchiveError, Cause, Gap, Segment, UnreadPackets};
 use crate::time::TimeRange;
 
-/// From so many segments on, several are asked at a time even if no packets have to be read.
-/// Threads take longer to start than a few segments take to answer.
+/// With this many segments or more, several are asked at a time even if no packets have to be read.
+/// Starting threads takes longer than asking a few segments.
 const SEGMENTS_PARALLEL: usize = 32;
 
 /// Why a search gave no answer.
@@ -67,7 +67,8 @@ pub enum SearchError {
     /// The archive could not be read. What is wrong with single segments is a [`Gap`] instead.
     #[error("{0}")]
     Archive(#[source] ArchiveError),
-    /// No link of the archive takes the filter. Correct it, or ask for something else.
+    /// The filter cannot be compiled for any link of the archive. Correct it, or ask for something
+    /// else.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The packets belong to more conversations than can be asked for. Narrow the filter or the
@@ -135,7 +136,7 @@ impl<'q> Search<'q> {
         Self { limit: Some(packets), ..self }
     }
 
-    /// Lets another thread cancel the search and see how far it is.
+    /// Lets another thread cancel the search and see its progress.
     #[must_use]
     pub fn with_control(self, control: &Control) -> Self {
         Self { control: control.clone(), ..self }
@@ -168,7 +169,7 @@ impl<'q> Search<'q> {
     }
 }
 
-/// Asks segments, several at a time where that pays.
+/// Asks segments, several at a time if that is faster.
 pub(super) fn ask_all(
     query: &Query,
     segments: &[Arc<Segment>],
@@ -237,7 +238,7 @@ impl Answers {
         Ok(())
     }
 
-    /// Puts an answer in the place of an earlier one of the same segment.
+    /// Replaces an earlier answer of the same segment.
     pub(super) fn replace(&mut self, segment: &Arc<Segment>, mut answer: Answer) {
         self.add_unread(std::mem::take(&mut answer.unread));
         let known = self.segments.iter_mut().find(|(known, _)| Arc::ptr_eq(known, segment));
@@ -247,8 +248,8 @@ impl Answers {
         }
     }
 
-    /// An error if no link takes the filter. If only some do, the packets of the others are left
-    /// out: see [`refused`](Self::refused).
+    /// An error if the filter cannot be compiled for any link. If it can for some, the packets of
+    /// the others are left out: see [`refused`](Self::refused).
     pub(super) fn check_refused(&self) -> Result<(), SearchError> {
         let was_asked = |(_, answer): &(Arc<Segment>, Answer)| {
             answer.count > 0 || (answer.refused.is_empty() && !answer.pruned_by_time)
@@ -259,7 +260,7 @@ impl Answers {
         }
     }
 
-    /// The links that the filter cannot be asked of. Their packets are left out.
+    /// The link types that the filter cannot be compiled for. Their packets are left out.
     pub fn refused(&self) -> Vec<Refusal> {
         let mut refused: Vec<Refusal> = Vec::new();
         for refusal in self.segments.iter().flat_map(|(_, answer)| &answer.refused) {
@@ -270,7 +271,7 @@ impl Answers {
         refused
     }
 
-    /// Whether libpcap says that no packet can match the filter, whatever the packet.
+    /// Whether libpcap says that no packet can ever match the filter.
     pub fn rejects_all(&self, query: &Query) -> bool {
         let rejects = |(segment, _): &(Arc<Segment>, Answer)| query.rejects_all(segment);
         self.count() == 0 && !self.segments.is_empty() && self.segments.iter().all(rejects)
@@ -281,8 +282,8 @@ impl Answers {
         self.segments.iter().map(|(_, answer)| answer.count).sum()
     }
 
-    /// Whether nothing is missing from the times that were asked for, and every link took the
-    /// filter.
+    /// Whether nothing is missing from the times that were asked for, and the filter could be
+    /// compiled for every link.
     pub fn is_complete(&self) -> bool {
         self.gaps.is_empty() && self.refused().is_empty()
     }
@@ -298,7 +299,8 @@ impl Answers {
         PacketStream::of_answers(self)
     }
 
-    /// Segments whose bitmaps or packets were looked at, and segments of the archive.
+    /// (segments searched, segments in total); a segment counts as searched if its bitmaps or
+    /// packets were looked at.
     pub fn segments_read(&self) -> (usize, usize) {
         let was_read = |answer: &Answer| !answer.pruned_by_time && !answer.pruned_by_keys;
         let read = self.segments.iter().filter(|(_, answer)| was_read(answer)).count();
@@ -330,8 +332,8 @@ impl Answers {
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// The times that the segments which were asked cover, of those that were asked for; `None` if
-    /// none was asked.
+    /// The part of the requested times that the searched segments cover; `None` if none was
+    /// searched.
     pub fn asked_times(&self) -> Option<(u64, u64)> {
         let asked = self.segments.iter().filter(|(_, answer)| !answer.pruned_by_time);
         let spans = asked.map(|(segment, _)| (segment.note().time_min, segment.note().time_max));
@@ -351,7 +353,7 @@ impl Answers {
         }
     }
 
-    /// Adds what could not be read of segments that have answered.
+    /// Adds what could not be read from segments that have answered.
     pub fn add_failed(&mut self, errors: impl IntoIterator<Item = ArchiveError>) {
         self.add_gaps(errors.into_iter().map(Gap::unknown));
     }
@@ -360,7 +362,7 @@ impl Answers {
         self.add_failed(unread.into_errors());
     }
 
-    /// Looks again for losses, after the recording went on while the answer was given.
+    /// Checks for losses again, since recording went on during the search.
     pub fn look_again(&mut self, archive: &Archive) {
         let is_told = |gap: &Gap| matches!(gap.cause, Cause::Lost | Cause::NotRecorded);
         // No packet is from these times, so nothing is indexed in memory.

@@ -17,10 +17,10 @@ use crate::error::IndexError;
 use crate::fields::Field;
 use crate::packet::{Encap, LinkType};
 
-/// Packets that are read, at most, to tell what a filter does not see.
+/// The most packets that are read to find out what a filter does not see.
 const READ_MAX: u64 = 20_000;
 
-/// Bytes of a filter, at most, that is asked once more to tell what it does not see.
+/// The most bytes of a filter that is run once more to find out what it does not see.
 const TEXT_LEN_MAX: usize = 4_096;
 
 /// Packets behind VLAN tags that a filter would match if it looked there, as tcpdump does not.
@@ -28,7 +28,7 @@ const TEXT_LEN_MAX: usize = 4_096;
 pub struct BehindTags {
     /// How many.
     pub packets: u64,
-    /// Whether that is their number, or only the most that there can be.
+    /// Whether this is the exact number, or only an upper bound.
     pub is_exact: bool,
 }
 
@@ -60,7 +60,8 @@ impl Answers {
                 Ok(Some((found, open))) => found + open,
                 _ => tagged,
             };
-            // About what the filter itself had to read is read again, and tagged packets at most.
+            // About as many packets are read again as the filter itself had to read, and at most
+            // the tagged ones in addition.
             let is_whole = answer.undecided_from_ns.is_none();
             let rest = left.checked_sub(answer.read.saturating_add(tagged)).filter(|_| is_whole);
             match rest.zip(through.as_ref()) {
@@ -142,14 +143,15 @@ impl Query {
     }
 
     /// Packets of a segment that do not match, and would with `F or (vlan and F) or (vlan and vlan
-    /// and F)` instead of the filter `F`: how many, as columns tell, and of how many more they do
-    /// not tell. `None` if that takes a look at packets, or the filter is in Wireshark's language.
+    /// and F)` instead of the filter `F`: how many by the columns, and for how many more columns do
+    /// not show it. `None` if packets would have to be read, or the filter is in Wireshark's
+    /// language.
     pub fn behind_tags(&self, segment: &Segment) -> Result<Option<(u64, u64)>, ArchiveError> {
         let filter = self.filter();
         let Some(expr) = filter.expr.as_ref().filter(|_| filter.syntax == Syntax::Pcap) else {
             return Ok(None);
         };
-        // These move what follows them, up to the end of the longer filter.
+        // These move all that follows them, to the end of the longer filter.
         let moves = |term: &&Term| {
             let word = term.text.split(' ').next().unwrap_or_default();
             ["vlan", "mpls", "pppoes", "geneve"].contains(&word)
@@ -165,7 +167,7 @@ impl Query {
         let links = Self::links(segment);
         let (mut found, mut open) = (0, 0);
         for (&(link, swapped), interfaces) in &links {
-            // libpcap has `vlan` for no other link that columns know tags of.
+            // Of the links whose tags are in columns, libpcap supports `vlan` only on this one.
             if link != LinkType::ETHERNET {
                 continue;
             }
@@ -191,9 +193,9 @@ impl Query {
     }
 }
 
-/// Whether a filter has protocols, addresses and ports only. Where the optimiser keeps the meaning
-/// of such a filter, it has kept that of the longer one in all that the tests tried. So that is not
-/// compared with its program, which takes longer than most answers.
+/// Whether a filter has only protocols, addresses and ports. If the optimiser keeps the meaning of
+/// such a filter, it also kept that of the longer one in every case that the tests tried. So the
+/// longer filter is not compared with its program, which would take longer than most answers.
 fn is_plain(expr: &Expr) -> bool {
     expr.terms().iter().all(|term| {
         matches!(
@@ -208,7 +210,8 @@ fn is_plain(expr: &Expr) -> bool {
     })
 }
 
-/// Rows with tags that match behind the first one only, and rows of which columns do not tell.
+/// How many rows with tags match only behind the first tag, and for how many rows columns do not
+/// show it.
 fn count(
     planner: &Planner<'_>,
     interfaces: Option<&[u32]>,
@@ -219,8 +222,8 @@ fn count(
         let all = interfaces.map_or(Ok(Set::All), |interfaces| planner.interfaces(interfaces))?;
         Ok(planner.encap(kinds)?.and(all))
     };
-    // The last two tags are looked for behind the first one, where these have none or one; columns
-    // do not know what is behind more.
+    // The filter looks for two more tags behind the first one, where these rows have none or one;
+    // columns do not cover what is behind more.
     let tagged = [Encap::Tag, Encap::TwoTags];
     let unknown = || -> Result<Set<'_>, IndexError> {
         let either = Set::any_of(vec![planner.unknown(expr)?, planner.unknown(one)?]);
@@ -233,7 +236,7 @@ fn count(
     Ok((found.into_rows(len).count(), unknown()?.into_rows(len).count()))
 }
 
-/// An expression that looks behind so many tags more.
+/// An expression that looks behind this many more tags.
 fn behind(expr: &Expr, tags: u8) -> Expr {
     let all = |parts: &[Expr]| parts.iter().map(|part| behind(part, tags)).collect();
     match expr {
@@ -250,7 +253,7 @@ fn behind(expr: &Expr, tags: u8) -> Expr {
     }
 }
 
-/// A filter that looks behind tags, too. Each `vlan` moves all that follows it.
+/// A filter that also looks behind tags. Each `vlan` moves all that follows it.
 fn through(expr: &Expr, one: &Expr) -> Expr {
     let vlan = |tags: u8| {
         let (test, text) = (Test::Vlan(None), "vlan".to_owned());

@@ -11,10 +11,10 @@
 //! ```
 //!
 //! A field alone asks whether the packet has it; so `tcp.flags.syn` holds for all of TCP, and
-//! `tcp.flags.syn == 1` for those with the flag. Of a field that a packet has twice, such as
-//! `ip.addr`, one must compare; with `!=` and `===` all must, and the packet must have it, as in
-//! Wireshark 4. `frame.time` and `frame.time_epoch` limit the whole filter, so they stand outside
-//! of parentheses, joined with `and`.
+//! `tcp.flags.syn == 1` for packets with the flag. If a packet has a field twice, such as
+//! `ip.addr`, the comparison must hold for one of the values; with `!=` and `===` it must hold for
+//! all, and the packet must have the field, as in Wireshark 4. `frame.time` and `frame.time_epoch`
+//! limit the whole filter, so they stand outside of parentheses, joined with `and`.
 //!
 //! Source: the manual page wireshark-filter(4).
 
@@ -25,10 +25,10 @@ use crate::time::{TimeRange, parse_time};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::{Range, RangeInclusive};
 
-/// Parentheses and negations within each other.
+/// The most nested parentheses and negations.
 const NESTING_MAX: usize = 200;
 
-/// Understands a display filter.
+/// Parses a display filter.
 pub(super) fn parse(text: &str, now_ns: u64) -> Result<Filter, FilterError> {
     let mut parser = Parser {
         text,
@@ -54,8 +54,9 @@ pub(super) fn parse(text: &str, now_ns: u64) -> Result<Filter, FilterError> {
 }
 
 /// Whether a text has a word that only display filters have: a field with a dot, of a protocol that
-/// is known here, or the protocols `ipv6` and `icmpv6`. Of those that pcap filters have as well,
-/// behind `proto` and `protochain` and what inherits these, nothing is said.
+/// is known here, or the protocols `ipv6` and `icmpv6`. These two do not count if the text has
+/// `proto` or `protochain`: pcap filters have them as well, behind these words and what inherits
+/// them.
 pub(super) fn is_likely(text: &str) -> bool {
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_.-".contains(c));
     // `ipv6-icmp` is one word, and the name of a protocol.
@@ -81,7 +82,7 @@ type Parsed<T> = Result<T, FilterError>;
 enum Token<'t> {
     /// A field, a value, or an operator in letters.
     Word(&'t str),
-    /// What stands in quotes.
+    /// The text in quotes.
     Quoted(&'t str),
     /// A sign; the words for `and`, `or`, `not` and the comparisons are signs too.
     Sign(&'static str),
@@ -285,7 +286,7 @@ impl<'t> Parser<'t> {
         let values = if sign == "in" { self.set(name)? } else { self.value(name, sign)? };
         let span = span.start..self.end;
         if matches!(sign, "!=" | "===") && self.nesting + 3 > NESTING_MAX {
-            // What it is made of needs parentheses of its own.
+            // The expression that it expands to needs parentheses of its own.
             return Err(FilterError { message: too_deep(), span });
         }
         let field = |values: Vec<RangeInclusive<u128>>, text: String| {
@@ -401,7 +402,8 @@ fn too_deep() -> String {
     format!("more than {NESTING_MAX} parentheses and negations within each other")
 }
 
-/// Adds an expression to a list that is joined alike, the parts of its own list one by one.
+/// Adds an expression to a list; the parts of an inner list with the same operator are added one by
+/// one.
 fn push(list: &mut Vec<Expr>, expr: Option<Expr>, and: bool) {
     match (expr, and) {
         (Some(Expr::And(inner)), true) | (Some(Expr::Or(inner)), false) => list.extend(inner),
@@ -555,7 +557,7 @@ fn shown(name: &Name, values: &[RangeInclusive<u128>]) -> String {
     };
     let (most, name) = (most(name), name.wireshark.unwrap_or_default());
     match values {
-        // No value is less than 0: this matches nothing, as what was written.
+        // No value is less than 0: this matches nothing, like the original text.
         [] => format!("{name} < {}", value(0)),
         [range] if range.start() == range.end() => format!("{name} == {}", value(*range.start())),
         [range] if *range.start() == 0 => format!("{name} <= {}", value(*range.end())),

@@ -19,10 +19,10 @@ use super::{
 };
 use crate::beneath::{self, Dir, Rights, Root, open_named, open_own, split};
 
-/// How much the disk gets at a time, where pieces are smaller.
+/// Bytes written to the disk at a time; smaller pieces are gathered.
 const BUFFER_LEN: usize = 1 << 20;
 
-/// The file system, for files that the user has named. A link to a folder is followed, one in the
+/// The file system, for files that the user has named. Links to folders are followed; a link in
 /// place of the file is not.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk;
@@ -41,7 +41,7 @@ trait Place: Debug + Send + Sync {
     ) -> io::Result<(Dir, &'p OsStr, &'p OsStr)>;
     /// Makes a folder, unless there is one.
     fn make_folder(&self, path: &Path) -> io::Result<()>;
-    /// A file that is read where it was found first, wherever its folder is by now.
+    /// A file that is read through the folder's handle, even if the folder has been moved.
     fn pinned<'p>(&self, path: &'p Path) -> Option<(&Dir, &'p OsStr)>;
 }
 
@@ -95,7 +95,7 @@ impl Place for Root {
         Root::make_folder(self, path)
     }
 
-    // The settings and the list of what is missing: what is written is made of what was read.
+    // The settings and the list of what is missing: what is written is derived from what was read.
     fn pinned<'p>(&self, path: &'p Path) -> Option<(&Dir, &'p OsStr)> {
         self.in_top(path)
     }
@@ -258,7 +258,7 @@ impl ReadFile for File {
         Rights::of(self)
     }
 
-    // Holes, which may be larger than any disk, are passed over.
+    // Skips holes, which may be larger than any disk.
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
         match rustix::fs::seek(self, SeekFrom::Data(offset)) {
             Ok(data) => Ok(Some(data)),

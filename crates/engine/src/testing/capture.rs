@@ -4,7 +4,7 @@ use std::io::{self, Cursor, Read};
 
 use crate::capture::{CaptureError, CaptureReader, Layout, Record};
 
-/// A source that gives few bytes at a time, and never as many as the last time.
+/// A source that returns few bytes at a time, and never as many as the last time.
 #[derive(Debug)]
 struct Pieces<'a> {
     bytes: &'a [u8],
@@ -87,7 +87,7 @@ pub fn fuzz_pcap_read(bytes: &[u8]) {
             Some(record)
         );
     }
-    // Reading on passes what the layout knows already, and finds the same.
+    // Reading on passes sections and interfaces that the layout already has, and finds the same.
     for record in records.iter().skip(1) {
         assert_eq!(
             jumping.next().ok().flatten().map(|record| owned(&record)).as_ref(),

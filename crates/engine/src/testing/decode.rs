@@ -46,7 +46,7 @@ pub fn fuzz_decode_frame(bytes: &[u8]) {
     let got = Headers { l4: loads.l4, fragment: loads.fragment, ..with_wide_of(&clean, &loads) };
     let beyond = loads.eth_type == ETHERTYPE_IPV6 && !TRANSPORT6.contains(&loads.proto);
     if beyond {
-        // What is behind extension headers, no program loads.
+        // No program loads what is behind extension headers.
         let hidden =
             Headers { port_src: 0, port_dst: 0, icmp_type: 0, icmp_code: 0, tcp_flags: 0, ..got };
         let hidden = Headers { tcp_window: 0, ..hidden };
@@ -72,7 +72,7 @@ pub fn fuzz_decode_frame(bytes: &[u8]) {
     padded.resize(frame.len() + usize::from(*padding), *padding);
     let mut more = Headers::default();
     decode(link, swapped, &padded, &mut more);
-    // So may a tunnel, and the flags of TCP in IPv6 have to be there for nobody.
+    // So may a tunnel, and the TCP flags in IPv6 may be cut off without the frame being odd.
     let flags = if loads.wide { clean.tcp_flags } else { more.tcp_flags };
     let more = Headers { wide: clean.wide, tcp_flags: flags, ..with_wide_of(&more, &clean) };
     let more = Headers { tcp_window: clean.tcp_window, ..more };
@@ -112,8 +112,8 @@ fn mac(frame: &[u8], at: usize) -> Option<u64> {
     u64::try_from(load(frame, at, 6)?).ok()
 }
 
-/// What the programs for a frame load, in the fields that they are compared with, or `None` if one
-/// of them would end at a load, or has no field. Nothing behind extension headers, no tunnels.
+/// What the programs for a frame load, in the fields that these loads are compared with. `None` if
+/// a load would end a program, or has no field. Nothing behind extension headers, no tunnels.
 fn loads(link: LinkType, swapped: bool, frame: &[u8]) -> Option<Headers> {
     let mut found = Headers::default();
     let (eth_type, at) = match link {
@@ -202,7 +202,7 @@ fn ethernet(frame: &[u8], found: &mut Headers) -> Option<(u16, usize)> {
     Some((eth_type, at + 2))
 }
 
-/// `None` where programs for AppleTalk and its ARP find them, or do not get that far.
+/// `None` if programs for AppleTalk and its ARP find them, or do not get that far.
 fn no_appletalk(frame: &[u8], at: usize) -> Option<()> {
     let header = load(frame, at, 8)?;
     (![0xAAAA_0308_0007_809B, 0xAAAA_0300_0000_80F3].contains(&header)).then_some(())
@@ -242,7 +242,7 @@ fn ipv6(frame: &[u8], at: usize, found: &mut Headers) -> Option<()> {
     transport(frame, at + 40, protocol::ICMP6, found)?;
     if found.proto == protocol::FRAGMENT {
         found.l4 = *frame.get(at + 40)?;
-        // The decoder goes on behind these, and what it finds there is not what programs see.
+        // The decoder continues behind these, and finds what programs do not see.
         let first = half(frame, at + 42).is_some_and(|word| word & 0xFFF8 == 0);
         let goes_on = matches!(found.l4, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140);
         let unknown = load(frame, at + 40, 4).is_none() && found.l4 != protocol::FRAGMENT;

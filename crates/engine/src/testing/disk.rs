@@ -1,4 +1,4 @@
-//! A disk that fails, waits, stops or fills up when it is told to.
+//! A disk that fails, waits, stops or fills up on demand.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -12,7 +12,7 @@ use crate::storage::{
     AppendFile, Held, Map, Metadata, Publish, ReadFile, Reader, Space, Storage, Whose, WriteFile,
 };
 
-/// However a test ends, no call waits longer.
+/// No call waits longer, however a test ends.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// "Input/output error".
@@ -20,7 +20,7 @@ pub const EIO: i32 = 5;
 /// "No space left on device".
 pub const ENOSPC: i32 = 28;
 
-/// What can be asked of a disk.
+/// An operation of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// [`Storage::open`].
@@ -65,19 +65,19 @@ impl Operation {
         changes.contains(&self)
     }
 
-    /// Whether so many of them are done that those that succeed are not remembered.
+    /// Whether it is so frequent that successful calls are not remembered.
     fn is_frequent(self) -> bool {
         use Operation::{Metadata, Read, Space, Write};
         matches!(self, Read | Write | Metadata | Space)
     }
 }
 
-/// A call that the disk has had.
+/// A call to the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// What was asked.
+    /// The operation.
     pub operation: Operation,
-    /// Of which file or folder; the old name, if it was renamed.
+    /// The file or folder; the old name, if it was renamed.
     pub path: PathBuf,
     /// Whether a fault made it fail.
     pub failed: bool,
@@ -107,10 +107,10 @@ struct State {
     /// Changes that have succeeded.
     operations: u64,
     operations_max: Option<u64>,
-    /// The change that fails, as the only one.
+    /// The only change that fails.
     failing: Option<u64>,
     bytes_left: Option<u64>,
-    /// Bytes of the disk, and those that others use.
+    /// Bytes of the disk, and bytes that others use.
     capacity: Option<u64>,
     others: u64,
     lies: bool,
@@ -127,10 +127,10 @@ struct Rule {
     every: u64,
     times: u64,
     effect: Effect,
-    /// Calls that it is about, and those that it has changed.
+    /// Calls that the rule applies to, and those that it has changed.
     seen: u64,
     done: u64,
-    /// Of a rule that holds calls: those that wait, and those that may pass.
+    /// For a rule that holds calls: those that wait, and those that may pass.
     waiting: u64,
     passes: u64,
 }
@@ -165,13 +165,13 @@ impl Fault<'_> {
         self
     }
 
-    /// Of the calls after that, one of so many.
+    /// Of the calls after that, one in this many.
     pub fn every(mut self, calls: u64) -> Self {
         self.rule.every = calls;
         self
     }
 
-    /// So many calls, and none after them.
+    /// This many calls, and none after them.
     pub fn times(mut self, calls: u64) -> Self {
         self.rule.times = calls;
         self
@@ -187,7 +187,7 @@ impl Fault<'_> {
         self.takes_effect(Effect::FailHalfWay(error));
     }
 
-    /// These calls take so long.
+    /// These calls take this long.
     pub fn takes(self, time: Duration) {
         self.takes_effect(Effect::Take(time));
     }
@@ -234,7 +234,7 @@ impl Gate {
         self.faults.changed.notify_all();
     }
 
-    /// Lets all calls pass, those to come, too.
+    /// Lets all calls pass, also later ones.
     pub fn open(&self) {
         self.faults.state.lock().unwrap().rules.retain(|rule| rule.id != self.id);
         self.faults.changed.notify_all();
@@ -265,8 +265,8 @@ impl FaultyDisk {
         Self { inner, memory: Some(memory), folders: Vec::new(), faults: Arc::default() }
     }
 
-    /// The disk that an archive is on, without faults yet. How full it is goes by the files of that
-    /// archive.
+    /// The disk that an archive is on, without faults so far. The files of that archive determine
+    /// how full it is.
     pub fn over(archive: &crate::archive::Archive) -> Self {
         let folders = ["packets", "segments", "drafts"];
         let folders = folders.map(|name| archive.folder().join(name)).to_vec();
@@ -295,7 +295,7 @@ impl FaultyDisk {
         self.faults.changed.notify_all();
     }
 
-    /// What was asked of the disk, but for reads, writes and looks that have succeeded.
+    /// The calls to the disk, except successful reads, writes and queries of metadata.
     pub fn calls(&self, operation: Operation) -> Vec<Call> {
         let state = self.state();
         state.calls.iter().filter(|call| call.operation == operation).cloned().collect()
@@ -307,29 +307,29 @@ impl FaultyDisk {
         calls.filter(|call| call.failed).map(|call| call.path).collect()
     }
 
-    /// From now on, so many changes succeed and all after them fail.
+    /// From now on, this many changes succeed and all after them fail.
     pub fn crash_after(&self, operations: u64) {
         let mut state = self.state();
         state.operations_max = Some(state.operations + operations);
     }
 
-    /// From now on, so many changes succeed, the next one fails, and all after it succeed.
+    /// From now on, this many changes succeed, the next one fails, and all after it succeed.
     pub fn fail_after(&self, operations: u64) {
         let mut state = self.state();
         state.failing = Some(state.operations + operations);
     }
 
-    /// From now on, there is room for so many bytes.
+    /// From now on, there is room for this many bytes.
     pub fn full_after(&self, bytes: u64) {
         self.state().bytes_left = Some(bytes);
     }
 
-    /// The disk has so many bytes.
+    /// The disk has this many bytes.
     pub fn capacity(&self, bytes: u64) {
         self.state().capacity = Some(bytes);
     }
 
-    /// Others use so many bytes of the disk.
+    /// Others use this many bytes of the disk.
     pub fn others(&self, bytes: u64) {
         self.state().others = bytes;
     }
@@ -356,7 +356,7 @@ impl FaultyDisk {
         ours.sum::<u64>() + state.others
     }
 
-    /// Puts a file there that outlasts every crash. For a disk in memory.
+    /// Puts a file there that survives every crash. For a disk in memory.
     pub fn put(&self, path: &Path, bytes: &[u8]) {
         self.memory().put(path, bytes);
     }
@@ -371,9 +371,9 @@ impl FaultyDisk {
         self.memory().paths()
     }
 
-    /// The disk after the machine was started again, without faults. Of bytes that were not synced
-    /// a part is there, and the rest is missing, or zeros; of the changes to names that were not
-    /// synced any may have happened. For a disk in memory.
+    /// The disk after a restart of the machine, without faults. Of the bytes that were not synced,
+    /// some are there, and the rest are missing or zeros. Any of the changes to names that were not
+    /// synced may have happened. For a disk in memory.
     pub fn reboot(&self, seed: u64) -> Self {
         Self::in_memory(self.memory().reboot(seed))
     }
@@ -386,7 +386,7 @@ impl FaultyDisk {
         self.faults.state.lock().unwrap()
     }
 
-    /// Has faults take effect before an operation is done; the error of a write that is to fail
+    /// Applies faults before an operation is done; returns the error of a write that fails
     /// half-way.
     fn before(&self, operation: Operation, paths: &[&Path]) -> io::Result<Option<i32>> {
         let mut state = self.state();
@@ -459,7 +459,7 @@ impl FaultyDisk {
         self.before(operation, &[path]).map(drop)
     }
 
-    /// How many of these bytes can be written to a file that has so many already.
+    /// How many of these bytes can be written to a file that has `len` bytes already.
     fn room(&self, offset: u64, len: u64, bytes: usize) -> io::Result<usize> {
         let used = self.used();
         let mut state = self.state();

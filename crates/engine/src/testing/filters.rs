@@ -45,7 +45,7 @@ impl Default for Values {
     }
 }
 
-/// Of so many filters of the whole grammar one is a long list, for which libpcap takes seconds.
+/// One in this many filters of the whole grammar is a long list, for which libpcap takes seconds.
 const LONG_EACH: usize = 2_000;
 
 /// Filters that libpcap compiles for Ethernet, every primitive among them.
@@ -68,7 +68,7 @@ pub fn generate(seed: u64) -> String {
 }
 
 impl Values {
-    /// A filter made from a seed, with these values. A list that is empty stands for made-up ones.
+    /// A filter made from a seed, with these values. An empty list stands for made-up values.
     pub fn generate(&self, seed: u64) -> String {
         let fallback = Self::default();
         let mut maker = Maker::new(self, &fallback, seed);
@@ -213,8 +213,8 @@ const TOKENS: &[&str] = &[
     "70000",
 ];
 
-/// The body of the fuzz target: whatever the text, it is understood or refused, and what was
-/// understood is understood again from its own text.
+/// The body of the fuzz target: every text is either parsed or refused, and a parsed filter can be
+/// parsed again from its own text.
 pub fn fuzz_filter_parse(bytes: &[u8]) {
     const NOW_NS: u64 = 1_700_000_000_000_000_000;
     let Ok(text) = std::str::from_utf8(bytes) else { return };

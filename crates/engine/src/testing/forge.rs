@@ -1,4 +1,4 @@
-//! Files that lie: checksums made good after the damage.
+//! Forged files: damaged, with checksums that are made good again.
 
 use tapdex_bitmap::Chunks;
 
@@ -53,8 +53,8 @@ pub fn mend(bytes: &mut [u8]) {
     }
 }
 
-/// Sets magic numbers, the offsets of sections and directory and the file's length to what the
-/// lengths of the sections make of them: for files into which bytes were put.
+/// Sets magic numbers, the offsets of sections and directory and the file's length to what follows
+/// from the lengths of the sections: for files that bytes were inserted into.
 pub fn relocate(bytes: &mut [u8]) {
     if (bytes.len() as u64) < HEADER_LEN + FOOTER_LEN {
         return;
@@ -79,7 +79,7 @@ pub fn relocate(bytes: &mut [u8]) {
     }
 }
 
-/// The file with another note, and sums that fit it; `None` if there is none.
+/// The file with another note and matching checksums; `None` if it has no note.
 pub fn forge_note(bytes: &[u8], edit: impl FnOnce(&str) -> String) -> Option<Vec<u8>> {
     let places = directory(bytes)?.step_by(size(ENTRY_LEN));
     let entry = |at: usize| Some(Entry::parse(bytes.get(at..at + size(ENTRY_LEN))?));
@@ -106,7 +106,7 @@ pub fn forge_note(bytes: &[u8], edit: impl FnOnce(&str) -> String) -> Option<Vec
 /// Most rows for which look-ups are carried out, and for which they are compared with a scan.
 const ROWS_MAX: u32 = 1 << 20;
 const ROWS_COMPARED_MAX: u32 = 1 << 11;
-/// Most columns and fields that are asked.
+/// The most columns and fields that are searched.
 const ASKED_MAX: usize = 8;
 
 /// Opens, verifies and searches a file made of the bytes after the first. Bit 0 of the first byte
@@ -131,7 +131,7 @@ pub fn fuzz_index_open(data: &[u8]) {
         return;
     };
     let sound = index.verify(&mut |_| {}).is_sound();
-    // A second time over what was remembered to be good.
+    // A second time, over what is known to be good.
     assert_eq!(index.verify(&mut |_| {}).is_sound(), sound);
     if index.rows() > ROWS_MAX {
         return;
@@ -145,7 +145,7 @@ pub fn fuzz_index_open(data: &[u8]) {
     }
 }
 
-/// Asks every kind of question; an error if one of them has no answer.
+/// Does every kind of look-up; an error if one of them fails.
 fn look_up(index: &Index, values: &[u128; 4]) -> Result<u64, IndexError> {
     let mut error = None;
     let mut count = 0;

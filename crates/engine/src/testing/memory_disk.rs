@@ -1,4 +1,4 @@
-//! A disk in memory that forgets, when the machine stops, what was not synced.
+//! A disk in memory that loses unsynced data when the machine stops.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
@@ -13,11 +13,11 @@ use crate::storage::{
     Storage, Whose, WriteFile,
 };
 
-/// What a disk in memory says is free.
+/// The free space that a disk in memory reports.
 const FREE: u64 = 1 << 40;
 
-/// A disk in memory. Bytes last when their file was synced, names when the folder was; what else
-/// there is after a crash is a matter of luck, that is of [`reboot`](MemoryDisk::reboot)'s seed.
+/// A disk in memory. Bytes survive a crash if their file was synced, names if the folder was; what
+/// else survives is a matter of luck, that is, of [`reboot`](MemoryDisk::reboot)'s seed.
 #[derive(Debug, Default)]
 pub(super) struct MemoryDisk {
     state: Arc<Mutex<State>>,
@@ -34,7 +34,7 @@ struct State {
     folders: BTreeSet<PathBuf>,
     held: BTreeSet<usize>,
     locks: BTreeSet<PathBuf>,
-    /// What the clock of the disk says, in nanoseconds.
+    /// The time of the disk's clock, in nanoseconds.
     now_ns: u64,
 }
 
@@ -106,7 +106,7 @@ impl State {
     }
 }
 
-/// A path without detours: the only one of a file, as there are no links.
+/// A path without `.` and `..`: the only path of a file, as there are no links.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -120,7 +120,7 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 impl MemoryDisk {
-    /// Puts a file there that outlasts every crash.
+    /// Puts a file there that survives every crash.
     pub(super) fn put(&self, path: &Path, bytes: &[u8]) {
         let mut state = self.state();
         let file = state.files.len();
@@ -141,8 +141,8 @@ impl MemoryDisk {
         self.state().names.keys().cloned().collect()
     }
 
-    /// The disk after the machine was started again. Of bytes that were not synced a part is there,
-    /// and the rest is missing, or zeros; of the changes to names that were not synced any may have
+    /// The disk after a restart of the machine. Of the bytes that were not synced, some are there,
+    /// and the rest are missing or zeros. Any of the changes to names that were not synced may have
     /// happened.
     pub(super) fn reboot(&self, seed: u64) -> Self {
         let mut random = Random::new(seed);

@@ -7,7 +7,7 @@ use tapdex_bitmap::sample::Random;
 
 use crate::packet::LinkType;
 
-/// A frame: its length on the wire, and what was captured of it.
+/// A frame: its length on the wire, and its captured bytes.
 pub type Frame = (u32, Vec<u8>);
 
 /// The format of a capture file.

@@ -18,7 +18,7 @@ impl Folder {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tapdex-recording-{}-{number}", std::process::id());
-        // Memory, where there is such a folder: this runs many times.
+        // In memory, if there is such a folder: this runs many times.
         let memory = PathBuf::from("/dev/shm");
         let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
         let folder = parent.join(name);
@@ -52,7 +52,7 @@ fn whole(bytes: &[u8]) -> u64 {
 }
 
 /// Writes a recording as it grows, with a draft of its first bytes: the last byte says of how many.
-/// Where it is even there is a second draft, of all.
+/// If that byte is even, there is a second draft, of all bytes.
 fn write_with_drafts(archive: &Archive, bytes: &[u8]) {
     let recording = archive.recordings().expect("a folder").pop().expect("a recording");
     let last = bytes.last().copied().unwrap_or(0);
@@ -61,8 +61,7 @@ fn write_with_drafts(archive: &Archive, bytes: &[u8]) {
     let drafter = Drafter::new(archive, &recording);
     let mut drafts = drafter.ok().flatten();
     if let Some(drafter) = &mut drafts {
-        // Numbers that a note cannot say make a draft that is of no use; it is written all the
-        // same.
+        // Numbers that do not fit into a note make a useless draft, which is still written.
         let written = drafter.write(&Disk).expect("room for it");
         assert_eq!(written, whole(first), "a draft");
     }
@@ -75,8 +74,8 @@ fn write_with_drafts(archive: &Archive, bytes: &[u8]) {
     }
 }
 
-/// Any bytes as a recording that was not finished: its whole packets are found, before it is
-/// completed, after that, and when it is indexed, with drafts of it and without them.
+/// Any bytes as an unfinished recording: its whole packets are found before it is completed, after
+/// that, and once it is indexed, with and without drafts.
 pub fn fuzz_recording(bytes: &[u8]) {
     let folder = Folder::new();
     let archive = Archive::create(&folder.0, None, None).expect("a new archive");
@@ -107,12 +106,12 @@ pub fn fuzz_recording(bytes: &[u8]) {
     if recording.is_sealed() {
         let input = Input::File(recording.sealed_path());
         let report = Ingest::new(&archive).threads(1).run(&[input]).expect("an archive");
-        // What is no capture at all is not indexed.
+        // A file that is not a capture is not indexed.
         assert!(report.files[0].error.is_none() || packets == 0, "{report:?}");
         assert_eq!(found(&archive), packets, "indexed");
     }
     archive.remove_drafts().expect("a folder of ours");
     let left = drafts.read_dir().map_or(0, Iterator::count);
-    // What is no capture is not indexed, and has no drafts.
+    // A file that is not a capture is not indexed, and has no drafts.
     assert_eq!(left, 0, "drafts are left");
 }

@@ -1,4 +1,4 @@
-//! A device that is the CPU, and that fails on demand.
+//! A device that runs on the CPU, and fails on demand.
 
 use tapdex_bitmap::Codec;
 
@@ -11,26 +11,26 @@ use crate::index::{Builder, ColumnIndex, CpuBuilder, Digits, RunBuilder, Width};
 /// What a [`PlainDevice`] does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails when it is to sort.
+    /// It fails to sort.
     Sort,
-    /// It fails after so many columns.
+    /// It fails after this many columns.
     Columns(usize),
-    /// It hands over so many columns and says that these were all.
+    /// It returns only this many columns and says that these were all.
     TooFewColumns(usize),
-    /// The order it finds has a flow that there is not.
+    /// The order it returns has a flow that does not exist.
     BadFlow,
-    /// The rows it finds have a record twice.
+    /// The rows it returns have a record twice.
     SameRecord,
 }
 
-/// Does what a device is to do, the plainest way: what a device does is compared with this.
+/// Does the work of a device in the simplest way: devices are compared with it.
 #[derive(Debug, Default)]
 pub struct PlainDevice {
     fault: Option<Fault>,
     every: u64,
     /// Segments it was asked to sort.
     pub sorted: u64,
-    /// Columns it handed over.
+    /// Columns it returned.
     pub columns: u64,
     /// The words of the flows in their order, and the bytes of the records in theirs.
     words: [Vec<u64>; KEY_WORDS],
@@ -41,8 +41,8 @@ pub struct PlainDevice {
 }
 
 impl PlainDevice {
-    /// A device that does this wrong: with every segment, or, if `every` is not 0, with every
-    /// segment of this number.
+    /// A device with this fault: for all segments, or, if `every` is not 0, for every `every`-th
+    /// segment.
     pub fn with_fault(fault: Fault, every: u64) -> Self {
         Self { fault: Some(fault), every, ..Self::default() }
     }

@@ -26,11 +26,11 @@ pub struct Table {
     pub row_map: Option<Vec<u32>>,
     /// The time of each record.
     pub times: Option<Vec<u64>>,
-    /// Where records lie and when they were taken.
+    /// Where records are and when they were captured.
     pub marks: Option<Vec<Mark>>,
     /// Checksums of the packets.
     pub sums: Option<PieceSums>,
-    /// What is noted.
+    /// The note.
     pub note: Option<Vec<u8>>,
 }
 
@@ -85,7 +85,7 @@ impl Table {
         })
     }
 
-    /// The rows in which a field has a value that is wanted.
+    /// The rows in which a field has a wanted value.
     pub fn scan(&self, field: usize, wanted: impl Fn(u128) -> bool) -> Vec<u32> {
         (0..self.rows).filter(|&row| wanted(self.value(field, row))).collect()
     }
@@ -178,7 +178,7 @@ impl Table {
     }
 }
 
-/// Marks of so many rows, with offsets that ascend and times that need not.
+/// Marks for this many rows, with ascending offsets and times in any order.
 pub fn sample_marks(random: &mut Random, rows: u32) -> Vec<Mark> {
     let (mut offset, shift) = (24, random.below(60));
     let mark = |_| {

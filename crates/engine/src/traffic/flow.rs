@@ -23,7 +23,7 @@ const WINDOW: u16 = 64_240;
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const IP_MAX: usize = 1_500;
-/// What the outer headers of a tunnel take at most, rounded up.
+/// The most bytes that the outer headers of a tunnel take, rounded up.
 const TUNNEL_MAX: usize = 64;
 const QUIC_MAX: usize = 1_350;
 
@@ -165,7 +165,7 @@ impl Flow {
     fn payload_len(&self, header: usize, max: usize, tools: &mut Tools<'_>) -> usize {
         let max = max.min(self.payload_max(header));
         if tools.sizes.is_least() {
-            // What fills the frame up, or as little as other programs take for a payload.
+            // As much as fills the frame, or as little as other programs accept as a payload.
             let room = FRAME_MIN.saturating_sub(self.lower_len() + header);
             return if room < 6 { 8 } else { room };
         }
@@ -381,7 +381,7 @@ impl Flow {
             [b"www", b"api", b"mail", b"cdn", b"img", b"login", b"static", b"ns1"];
         const DOMAIN: &[u8] = b"\x07example\x03com\x00";
         let name = NAMES[self.label as usize % NAMES.len()];
-        // A question is asked, then answered; with more to send, another follows.
+        // A query, then its answer; with more to send, another query follows.
         let (answer, round) = (self.sent % 2 == 1, self.sent / 2);
         let long = self.label >> 8 & 1 == 1;
         let record = if long { 28 } else { 1 };
@@ -449,7 +449,7 @@ impl Flow {
         let (from, mut to) = (self.ends[from].host, self.ends[to].host);
         let target = if reply { from.address } else { to.address };
         if !reply {
-            // To all whose address ends like the one that is looked for.
+            // To all hosts whose address ends like the target's.
             let [_, _, _, _, _, _, _, _, _, _, _, _, _, b, c, d] = target.to_be_bytes();
             to.address = 0xFF02_u128 << 112 | 0x1_FF00_0000 | target & 0xFF_FFFF;
             to.mac = [0x33, 0x33, 0xFF, b, c, d];
@@ -540,7 +540,7 @@ impl Flow {
         let rest = self.waiting as usize;
         let pseudo =
             self.lower_fragment(tools.frame, CLIENT, protocol::UDP, first_len, MORE_FRAGMENTS);
-        // The pseudo header speaks of the whole datagram.
+        // The pseudo header covers the whole datagram.
         let pseudo = pseudo + self.waiting;
         let start = tools.frame.len();
         let len = first_len - UDP_LEN;
@@ -553,7 +553,7 @@ impl Flow {
     }
 }
 
-/// A UDP checksum: 0 would say that there is none.
+/// A UDP checksum: 0 would mean that there is none.
 fn not_zero(checksum: u16) -> u16 {
     if checksum == 0 { u16::MAX } else { checksum }
 }

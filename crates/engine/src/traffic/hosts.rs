@@ -1,4 +1,4 @@
-//! Who talks: clients of some networks, servers that differ in popularity, and their addresses.
+//! The hosts: clients of some networks, servers that differ in popularity, and their addresses.
 //!
 //! Addresses are private or set aside for documentation and benchmarks, so none belongs to anybody.
 #![allow(clippy::big_endian_bytes, reason = "network headers are big-endian")]
@@ -9,7 +9,7 @@ use tapdex_bitmap::sample::Random;
 /// The first 16 bits of the clients' addresses.
 const CLIENT_NETS: [u32; 6] = [0x0A01, 0x0A02, 0x0A07, 0x0A14, 0xC0A8, 0xAC14];
 const CLIENT_SUBNETS: u32 = 63;
-/// Ranks of servers have so many bits at most: there are 4,095.
+/// Ranks of servers have at most this many bits: there are 4,095 servers.
 const SERVER_BITS: u32 = 12;
 /// Servers in 203.0.113.0/24: the most popular ones.
 const SERVERS_NEAR: u32 = 64;

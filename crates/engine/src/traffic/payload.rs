@@ -31,7 +31,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// A text, and made-up bytes behind it.
+    /// A text, followed by random bytes.
     fn new(text: &[u8], record: bool, random: &mut Random) -> Self {
         let mut bytes = Box::new([0; PAGE_LEN]);
         for word in bytes.as_chunks_mut::<8>().0 {
@@ -60,7 +60,7 @@ impl Page {
         self.sums[len / 2] + odd
     }
 
-    /// What a record of a TLS connection says about its length, when it fills a payload.
+    /// The length field of a TLS record that fills a payload.
     pub(super) fn record_len(&self, len: usize) -> Option<u16> {
         (self.record && len > 5).then(|| len16(len - 5))
     }

@@ -1,4 +1,4 @@
-//! How long packets are: chosen so that the mean comes out.
+//! How long packets are: chosen to reach the mean.
 
 use tapdex_bitmap::sample::Random;
 
@@ -14,8 +14,8 @@ const STEP_BYTES: i64 = 256;
 /// Keeps the mean length near what was asked for.
 ///
 /// The *level* says how much data goes into a packet. Below the middle, packets are either full or
-/// as long as the dice say, and full ones get more frequent with the level; above it, there are
-/// also fewer acknowledgements. Bytes that are missing so far raise it.
+/// of random length, and full ones get more frequent with the level; above it, there are also fewer
+/// acknowledgements. Bytes that are missing so far raise it.
 #[derive(Debug, Clone)]
 pub(super) struct Sizes {
     mean: u32,
@@ -35,12 +35,12 @@ impl Sizes {
         self.mean <= LEAST_MEAN
     }
 
-    /// Whether what has a natural length has to be cut to come near the mean.
+    /// Whether payloads with a natural length have to be cut to get near the mean.
     pub(super) fn is_small(&self) -> bool {
         self.mean < 200
     }
 
-    /// Takes note of a frame.
+    /// Counts a frame.
     pub(super) fn sent(&mut self, len: u32) {
         self.missing += i64::from(self.mean) - i64::from(len);
         self.settle();

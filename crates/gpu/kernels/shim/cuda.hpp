@@ -1,8 +1,8 @@
-// CUDA's words, for a C++ compiler: what a kernel's source may say, and nothing that devices before
-// sm_80 cannot do. Written for shim.hpp, which includes it.
+// CUDA's language, for a C++ compiler: what a kernel's source may use, and nothing that devices
+// before sm_80 lack. Written for shim.hpp, which includes it.
 
-// What marks a kernel, and the threads it allows, are still there after the preprocessor: the Rust
-// side looks for them, and appends a table of the kernels and the way in.
+// The mark of a kernel, and its limit of threads, are still there after preprocessing: the Rust
+// side looks for them, and appends a table of the kernels and the entry point.
 #define __global__ __attribute__((noinline, visibility("hidden")))
 #define __device__
 #define __host__
@@ -64,7 +64,8 @@ static inline int __all_sync(unsigned mask, int p, SHIM_SITE) {
 }
 
 namespace shim {
-// The lane to read from, of those in this lane's group of `width`; outside of it, its own.
+// The lane to read from, within this lane's group of `width`; outside of the group, the lane
+// itself.
 static inline u32 lane_by(CallKind kind, u32 by, int width) {
     u32 lane = seen.thread.x % WARP;
     u32 start = lane & ~((u32)width - 1);
@@ -145,7 +146,7 @@ static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
     unsigned result = 0;
     for (int i = 0; i < 4; i++) {
         unsigned byte = (unsigned)(both >> (s >> (4 * i) & 7) * 8) & 0xFF;
-        // The high bit of a selector asks for the sign of the byte, eight times.
+        // The high bit of a selector asks for the byte's sign bit, repeated eight times.
         if (s >> (4 * i) & 8) byte = byte & 0x80 ? 0xFF : 0;
         result |= byte << (8 * i);
     }
@@ -199,7 +200,7 @@ SHIM_MIN_MAX(float, float, float)
 SHIM_MIN_MAX(double, double, double)
 
 namespace shim {
-// Before an atomic operation; after it, nothing comes between until it is done.
+// Called before an atomic operation; from then on nothing comes between until it is done.
 SHIM_OWN inline void atomic_start(void *at, size_t bytes, void *from, const char *file, int line) {
     if ((u64)at % bytes) fail_here("an address that is not aligned", file, line);
     check(CHANGES, (u64)at, bytes, from);

@@ -11,7 +11,7 @@ KERNEL sums(const u32 *in, u32 *out, u32 n) {
     if (at < n) out[at] = before;
 }
 
-// Right: what a warp's collectives give, sixteen numbers a thread.
+// Right: the results of a warp's collectives, sixteen numbers for each thread.
 KERNEL collectives(const u32 *in, u64 *out) {
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;
     u32 value = in[at];
@@ -38,7 +38,7 @@ KERNEL collectives(const u32 *in, u64 *out) {
     mine[15] = __match_all_sync(ALL_LANES, at / 32 % 2 ? 5u : value, &same) + (u64)same;
 }
 
-// Right: counts by atomic operations, in memory of both kinds.
+// Right: counts with atomic operations, in both kinds of memory.
 KERNEL counts(const u32 *in, u32 *out, u32 n) {
     SHARED_BYTES(bytes);
     u32 *room = (u32 *)bytes;
@@ -51,7 +51,7 @@ KERNEL counts(const u32 *in, u32 *out, u32 n) {
     if (threadIdx.x < 16) atomicAdd(&out[threadIdx.x], room[threadIdx.x]);
 }
 
-// Right: what one thread works out, to compare with the compiler's own.
+// Right: what one thread computes, to compare with the compiler's own functions.
 KERNEL bits(const u32 *in, u64 *out) {
     u32 a = in[0], b = in[1];
     u64 wide = (u64)b << 32 | a;
@@ -91,7 +91,7 @@ template <bool BARRIER> DEVICE void reduce(const u32 *in, u32 *out) {
 KERNEL reduce_right(const u32 *in, u32 *out) { reduce<true>(in, out); }
 KERNEL reduce_without_barrier(const u32 *in, u32 *out) { reduce<false>(in, out); }
 
-// Fault: what a warp wrote is read by its other lanes without a word between them.
+// Fault: lanes read what other lanes of the warp wrote, without synchronizing.
 KERNEL warp_without_sync(u32 *out) {
     __shared__ u32 room[32];
     room[lane_id()] = lane_id();
@@ -100,12 +100,12 @@ KERNEL warp_without_sync(u32 *out) {
     out[lane_id()] = other;
 }
 
-// Fault: threads count in the same place, and do not know of each other.
+// Fault: threads count in the same place without atomics.
 KERNEL count_without_atomic(u32 *out, u32 times) {
     for (u32 i = 0; i < times; i++) out[lane_id() & 1]++;
 }
 
-// Right: those that have returned need not come to a barrier.
+// Right: threads that have returned need not reach a barrier.
 KERNEL barrier_after_return(u32 *out, u32 stay) {
     __shared__ u32 room[256];
     room[threadIdx.x] = threadIdx.x;
@@ -114,7 +114,7 @@ KERNEL barrier_after_return(u32 *out, u32 stay) {
     out[threadIdx.x] = room[stay - 1 - threadIdx.x];
 }
 
-// Right: the first warp waits until the others, and the other lanes, have said something.
+// Right: the first warp waits until the other warps, and the other lanes, have written something.
 KERNEL wait_for_others(u32 *out) {
     volatile u32 *said = out;
     if (threadIdx.x == 0) {
@@ -134,27 +134,27 @@ KERNEL wait_for_block(u32 *out) {
     }
 }
 
-// Fault: half of the threads do not come to the first barrier.
+// Fault: half of the threads do not reach the first barrier.
 KERNEL barrier_missed(u32 *out) {
     if (threadIdx.x < 48) __syncthreads();
     out[threadIdx.x] = 1;
     __syncthreads();
 }
 
-// Fault: some lanes of a warp wait at a barrier, the others for them.
+// Fault: some lanes of a warp wait at a barrier, and the others wait for them.
 KERNEL barrier_in_warp(u32 *out) {
     if (lane_id() < 8) __syncthreads();
     else out[threadIdx.x] = __ballot_sync(ALL_LANES, 1);
     __syncthreads();
 }
 
-// Fault: the last lanes have returned when the others ask for them.
+// Fault: the last lanes have returned when the others need them.
 KERNEL lanes_returned(u32 *out, u32 n) {
     if (threadIdx.x >= n) return;
     out[threadIdx.x] = __shfl_sync(ALL_LANES, threadIdx.x, 0);
 }
 
-// Fault: the lanes of a mask come to different collectives.
+// Fault: the lanes of a mask reach different collectives.
 KERNEL lanes_elsewhere(u32 *out) {
     if (lane_id() & 1) out[threadIdx.x] = __ballot_sync(ALL_LANES, 1);
     else out[threadIdx.x] = __any_sync(ALL_LANES, 1);
@@ -175,7 +175,7 @@ KERNEL write_behind_shared(u32 bytes) {
     if (threadIdx.x == 0) room[bytes] = 0;
 }
 
-// Fault: far behind all arrays that the threads share.
+// Fault: far beyond all shared arrays.
 KERNEL write_behind_array(u32 *out, u32 far) {
     __shared__ u32 room[32];
     u32 *at = out ? room : out;
@@ -192,7 +192,7 @@ KERNEL write_variable(u32 *out) {
     out[threadIdx.x] = stray[31 - lane_id()];
 }
 
-// Fault: what is read was never written.
+// Fault: reads what was never written.
 template <class T> DEVICE void read_unwritten_of(T *out) {
     __shared__ T room[32];
     SHARED_BYTES(bytes);
@@ -210,14 +210,14 @@ KERNEL block_order(u32 *next, u32 *out) {
     if (threadIdx.x == 0) out[blockIdx.x] = atomicAdd(next, 1u);
 }
 
-// Fault: reads one number too far, and only looks at it.
+// Fault: reads one number too far, without writing.
 KERNEL read_behind(const u32 *in, u32 *out, u32 n) {
     u32 sum = 0;
     for (u32 i = threadIdx.x; i <= n; i += blockDim.x) sum += in[i];
     out[threadIdx.x] = sum;
 }
 
-// Fault: a number that does not stand at a multiple of its size.
+// Fault: a number that is not at a multiple of its size.
 KERNEL not_aligned(u32 *out, u32 by) { *(u32 *)((u8 *)out + by) = threadIdx.x; }
 
 // Fault: the same, by an atomic operation.
@@ -231,13 +231,13 @@ KERNEL index_outside(u32 *out, u32 by) {
     out[threadIdx.x] = room[(threadIdx.x + by) & 127];
 }
 
-// Fault: a shift that is different on each machine.
+// Fault: a shift whose result depends on the machine.
 KERNEL shift_far(u32 *out, u32 by) { out[threadIdx.x] = 1u << (lane_id() + by); }
 
-// Fault: a number divided by nothing.
+// Fault: a division by zero.
 KERNEL division(u32 *out, u32 by) { out[threadIdx.x] = threadIdx.x / by; }
 
-// Fault: an atomic operation on the number behind the last.
+// Fault: an atomic operation on the number after the last.
 KERNEL atomic_behind(u32 *out, u32 n) { atomicAdd(&out[n], 1u); }
 
 // Fault: one thread reads the stack of another.
@@ -252,13 +252,13 @@ KERNEL stack_of_another(u32 *out) {
     out[threadIdx.x] += mine[1];
 }
 
-// Fault: the kernel itself says that something is wrong.
+// Fault: the kernel itself reports that something is wrong.
 KERNEL trap(u32 *out) {
     if (threadIdx.x == 40) __trap();
     out[threadIdx.x] = 0;
 }
 
-// Right for as many threads as it says.
+// Right for as many threads as it declares.
 KERNEL __launch_bounds__(64) few_threads(u32 *out) { out[threadIdx.x] = threadIdx.x; }
 
 // Right, and declared by a macro.

@@ -1,18 +1,20 @@
 // Runs CUDA kernels on the CPU, for tests.
 //
-// The threads of a block are fibres of one thread. A fibre runs until it comes to a collective of
-// its warp or to a barrier of its block, which let it go on when all that must come have come; if
-// they cannot come any more, the launch fails and says who waits where. The seed of a launch says
-// in which order blocks, warps and lanes run, so that a kernel that needs an order it did not ask
-// for gives another answer with another seed. Shared memory is garbage at the start of a block.
+// The threads of a block are fibres of one thread. A fibre runs until it reaches a collective of
+// its warp or a barrier of its block, and continues when all threads that have to have reached it;
+// if some of them never can, the launch fails and says which threads wait where. The seed of a
+// launch determines the order in which blocks, warps and lanes run, so that a kernel that relies on
+// an order without enforcing it gives another result with another seed. Shared memory is garbage at
+// the start of a block.
 //
-// What CUDA leaves open is strict here: a mask names no lane that has returned, all threads come
-// to a barrier from the same line, and what is not defined in CUDA is an error or garbage.
+// What CUDA leaves open is strict here: a mask must not name a lane that has returned, all threads
+// must reach a barrier from the same line, and what is undefined in CUDA is an error or garbage.
 //
-// The compiler is asked to call the shim before each access to memory, which is how a kernel that
-// leaves its memory is found, and how another fibre gets its turn in the midst of what should have
-// been atomic; and where an address is not aligned, an array ends, or a shift is too far. The names
-// of what it calls are those of the compiler's sanitizers; their libraries are not used.
+// The compiler is told to call the shim before each access to memory. This finds kernels that
+// access memory that is not theirs, and gives another fibre its turn in the middle of what should
+// have been atomic. It also calls the shim if an address is not aligned, an index is outside of an
+// array, or a shift is too far. The functions have the names of the compiler's sanitizers; the
+// sanitizers' libraries are not used.
 
 #include <link.h>
 #include <stddef.h>
@@ -34,7 +36,7 @@
 #define SHIM_CALLBACK                                                                             \
     extern "C" __attribute__((used, visibility("hidden")))                                        \
     __attribute__((no_sanitize("thread", "undefined")))
-// Where the kernel calls from.
+// The place of the call in the kernel.
 #define SHIM_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 namespace shim {
@@ -45,10 +47,10 @@ typedef unsigned long long u64;
 const u32 WARP = 32;
 const u32 WARPS_MAX = 32;
 const size_t STACK = 64 * 1024;
-// Stacks that start at different lines of the cache do not push each other out.
+// Stacks that start at different cache lines do not evict each other.
 const size_t STACK_STEP = STACK + 5 * 64;
 
-// A block that makes more accesses to memory waits for something that does not come.
+// A block that makes more memory accesses than this waits for something that never happens.
 const u64 TURNS_LONG_MAX = 1ull << 29;
 
 struct Dim3 { u32 x, y, z; };
@@ -57,7 +59,8 @@ struct Dim3 { u32 x, y, z; };
 
 #if defined(SHIM_SWITCH)
 struct Context { void *sp; };
-// Pushes what a function must keep, and goes on where the other context stopped.
+// Pushes the registers that a function must preserve, and continues where the other context
+// stopped.
 extern "C" void tapdex_shim_switch(void **from, void *to) __attribute__((visibility("hidden")));
 __asm__(
     ".pushsection .text\n"
@@ -141,11 +144,11 @@ struct Kernel {
     u32 threads_max;
 };
 
-// The first byte, and the one behind the last.
+// The first byte, and the one after the last.
 struct Range { u64 start, end; };
 
-// Where a thread is. For a fibre these are constants, and kernels see them as such: then the
-// compiler does not ask about reading them. They change between fibres.
+// Where a thread is. For a fibre these are constants, and kernels see them as constants, so that
+// the compiler does not check reads of them. They change between fibres.
 struct Position { Dim3 thread, block, blocks, threads; };
 Position position __asm__("tapdex_shim_position") __attribute__((visibility("hidden")));
 extern const Position seen __asm__("tapdex_shim_position") __attribute__((visibility("hidden")));
@@ -299,7 +302,8 @@ SHIM_OWN inline void next_lane(Lane *me, bool other_warp, Order order = lane_ord
     become(next);
     change(&me->context, &next->context);
 }
-// Someone else's turn, out of order: whoever waits for another in a loop sees it move.
+// Gives another thread a turn, out of order: a thread that waits for another in a loop sees it
+// progress.
 SHIM_OWN __attribute__((noinline)) void let_others(bool other_warp) {
     out_of_order = other_warp;
     next_lane(current, other_warp, SHUFFLED);
@@ -309,7 +313,7 @@ SHIM_OWN inline void pause() {
     u32 chance = random_next();
     if ((chance >> 12 & 15) == 0) let_others((chance >> 16 & 7) == 0);
 }
-// A turn ends after so many accesses to memory.
+// A turn ends after this many memory accesses.
 SHIM_OWN void turn_start() { turn_left = 1 + (random_next() >> 8) % (2 * turn_mean); }
 SHIM_OWN __attribute__((noinline)) void turn_end() {
     turns_long += turn_mean;
@@ -364,7 +368,7 @@ SHIM_OWN void resolve(Warp *warp, u32 mask, CallKind kind) {
     default:
         for (; rest; rest &= rest - 1) {
             Lane *lane = &warp->lanes[__builtin_ctz(rest)];
-            // The value of a lane that is not there is undefined.
+            // The value of a missing lane is undefined.
             lane->result = mask >> lane->source & 1 ? warp->lanes[lane->source].value
                                                     : 0xBAD5EED0BAD5EED1ull * (lane->lane + 1);
         }
@@ -402,7 +406,7 @@ SHIM_OWN void fail_barrier(const Lane *one, const Lane *other) {
         KINDS[other->kind], other->file, other->line);
     give_up();
 }
-// All have come: lets them go on.
+// All have arrived: lets them continue.
 SHIM_OWN void release() {
     const Lane *first = nullptr;
     u32 count = 0;
@@ -511,9 +515,9 @@ SHIM_OWN void run_block() {
         say("%u threads wait for nobody, which is a fault of the shim", alive);
     }
 }
-// The arrays that kernels declare as shared are this library's variables of the thread, which
-// stand together, whatever function or template they are from. Nothing else does, but the mark,
-// which has the thread get them.
+// The arrays that kernels declare as shared are thread-local variables of this library, which lie
+// together, whatever function or template they come from. The only other thread-local variable is
+// the mark, which makes the thread allocate them.
 static thread_local char arrays_mark __attribute__((used));
 SHIM_OWN int find_arrays(struct dl_phdr_info *info, size_t, void *) {
     bool mine = false;
@@ -610,7 +614,7 @@ SHIM_OWN const char *launch(const Kernel *table, size_t count, const char *name,
     return failed ? message : nullptr;
 }
 
-// Checks that the compiler calls.
+// The checks that the compiler calls.
 
 static const char READS[] = "reads", WRITES[] = "writes", CHANGES[] = "changes";
 
@@ -668,7 +672,7 @@ SHIM_OWN __attribute__((noinline)) bool known(u64 at, size_t bytes) {
     range_last = ranges[low];
     return true;
 }
-// Constants, which stand among the variables of this library.
+// Constants, which lie among the variables of this library.
 extern "C" char _end[] __attribute__((visibility("hidden")));
 SHIM_OWN inline void check(const char *what, u64 at, size_t bytes, void *from) {
     if (inside(at, bytes, range_last.start, range_last.end)) return;
@@ -706,7 +710,7 @@ SHIM_CALLBACK void __tsan_init() {}
 SHIM_CALLBACK void __tsan_func_entry(void *) {}
 SHIM_CALLBACK void __tsan_func_exit() {}
 
-// What the compiler tells of a place starts with this.
+// The compiler's description of a place starts with this.
 struct Place { const char *file; u32 line, column; };
 SHIM_CALLBACK void __ubsan_handle_type_mismatch_v1(const Place *place, void *at) {
     fail_here(at ? "an address that is not aligned" : "an address of 0", place->file,

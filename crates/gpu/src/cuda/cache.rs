@@ -2,15 +2,16 @@
 //!
 //! Compiling takes long, and its result depends on few things: the source, the options, the
 //! compiler and the card. A [`Key`] is a hash over these; a file is found by its key, so that a
-//! change of any of them compiles anew, and several versions live side by side. They are kept in
+//! change of any of them leads to a new compilation, and several versions can coexist. They are
+//! kept in
 //!
 //! 1. the folder that `TAPDEX_CACHE` names,
 //! 2. or `tapdex` in the one that `XDG_CACHE_HOME` names,
 //! 3. or `~/.cache/tapdex`.
 //!
-//! The folder can be deleted at any time. A file that is not there, or cannot be read, or is not
-//! what was once written, is as good as none; what cannot be written is not kept. None of this is
-//! an error: it costs the time of a compilation.
+//! The folder can be deleted at any time. A file that is missing, unreadable or damaged is ignored;
+//! what cannot be written is not kept. None of this is an error: it costs the time of a
+//! compilation.
 //!
 //! A file is the word `tapdexK1`, the key (16 bytes), a checksum of the kernels (8 bytes), both
 //! little-endian, and the kernels.
@@ -26,7 +27,7 @@ const HEAD_LEN: usize = 8 + 16 + 8;
 /// Compiled kernels are far smaller than this.
 const FILE_LEN_MAX: u64 = 64 << 20;
 
-/// What compiled kernels are found by.
+/// The key of compiled kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key([u64; 2]);
 
@@ -74,13 +75,13 @@ impl Cache {
         Self { folder: folder(|name| std::env::var_os(name)) }
     }
 
-    /// The one in this folder, which is made when something is to be kept.
+    /// The cache in this folder, which is created when something is to be kept.
     #[cfg(test)]
     pub(crate) fn at(folder: &Path) -> Self {
         Self { folder: Some(folder.to_owned()) }
     }
 
-    /// What was kept under this key.
+    /// The kernels under this key.
     pub(crate) fn get(&self, stem: &str, key: Key) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let file = File::open(self.path(stem, key)?).ok()?;
@@ -89,14 +90,14 @@ impl Cache {
         (head == head_of(key, kernels)).then(|| kernels.to_vec())
     }
 
-    /// Keeps it, if that can be.
+    /// Keeps kernels, if possible.
     pub(crate) fn put(&self, stem: &str, key: Key, kernels: &[u8]) {
         let Some(path) = self.path(stem, key) else { return };
         let Some(folder) = path.parent() else { return };
         if fs::create_dir_all(folder).is_err() {
             return;
         }
-        // Others may read or write the same file now: it appears whole, or not at all.
+        // Other processes may read or write the same file now: it appears complete, or not at all.
         let aside = aside(&path);
         let done = write_new(&aside, key, kernels).and_then(|()| fs::rename(&aside, &path));
         if done.is_err() {
@@ -126,16 +127,16 @@ fn aside(path: &Path) -> PathBuf {
 }
 
 fn write_new(path: &Path, key: Key, kernels: &[u8]) -> std::io::Result<()> {
-    // A name that is there already, a link say, is not followed.
+    // An existing name, such as a link, is not followed.
     let mut file = File::create_new(path)?;
     file.write_all(&head_of(key, kernels))?;
     file.write_all(kernels)
 }
 
-/// Where the user's compiled kernels are, by the environment; an empty value is as good as none.
+/// Where the user's compiled kernels are, by the environment; an empty value counts as unset.
 fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // By the XDG rules a relative path there is to be ignored.
+    // By the XDG rules, a relative path there has to be ignored.
     set("TAPDEX_CACHE")
         .or_else(|| set("XDG_CACHE_HOME").filter(|at| at.is_absolute()).map(|at| at.join("tapdex")))
         .or_else(|| set("HOME").map(|at| at.join(".cache/tapdex")))

@@ -1,5 +1,5 @@
-//! NVIDIA's compiler library, NVRTC: the text of a stem goes in, a *cubin* comes out, the kernels
-//! as one architecture runs them.
+//! NVIDIA's compiler library, NVRTC: it compiles the text of a stem to a *cubin*, the kernels in
+//! machine code for one architecture.
 //!
 //! It compiles for any architecture it knows, with no device in the machine.
 
@@ -17,7 +17,7 @@ use crate::device::{DeviceError, Lack};
 use crate::sources;
 
 /// What the kernels are compiled with, besides the card's architecture. The line numbers are for
-/// the tools that watch kernels; the code is the same without.
+/// profilers and debuggers; the code is the same without them.
 const OPTIONS: [&str; 2] = ["--std=c++17", "--generate-line-info"];
 
 /// A kernel that does nothing, to see whether kernels work at all.
@@ -36,7 +36,7 @@ const COMPILER_CALLS: &[&str] = &[
     "nvrtcVersion",
 ];
 
-/// Sees to it that the compiler is there, and returns its version.
+/// Makes sure that the compiler is there, and returns its version.
 pub(super) fn compiler_ready() -> Result<String, DeviceError> {
     // SAFETY: loading the compiler runs its own start, which asks nothing of us.
     if !unsafe { nvrtc::is_culib_present() } {
@@ -56,7 +56,7 @@ pub(super) fn compiler_ready() -> Result<String, DeviceError> {
     }
 }
 
-/// What came of compiling.
+/// The result of compiling.
 #[derive(Debug, Clone)]
 pub struct Compiled {
     /// The kernels, as the device runs them.
@@ -80,7 +80,7 @@ pub(super) fn source_of(stem: &str) -> Result<String, DeviceError> {
     })
 }
 
-/// The compiled kernels of a source, from the cache if they are there; or what the compiler says.
+/// The compiled kernels of a source, from the cache if they are there; or the compiler's message.
 pub(super) fn cubin(
     cache: &Cache,
     stem: &str,
@@ -154,7 +154,7 @@ impl Program {
     }
 }
 
-/// Asks the compiler how long something is, and then for it.
+/// Asks the compiler for the length of something, and then for the thing itself.
 fn fetch(
     size: impl Fn(*mut usize) -> nvrtcResult,
     get: impl Fn(*mut c_char) -> nvrtcResult,
@@ -166,7 +166,7 @@ fn fetch(
     Ok(bytes)
 }
 
-/// Compiles a text; or what the compiler says.
+/// Compiles a text; the error is the compiler's message.
 fn translate(stem: &str, text: &str, arch: &str, extra: &[&str]) -> Result<Compiled, String> {
     let program = Program::new(stem, text)?;
     let mut options = vec![format!("--gpu-architecture={arch}")];
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(get(PROBE, "sm_90", "0.0"), 3);
         let other = format!("{PROBE}// more\n");
         assert_eq!(get(&other, "sm_90", &version), 4);
-        // What is on disk is what is used: the compiler would not say this.
+        // The file on disk is used: the compiler would not produce this.
         let key = key_of(PROBE, "sm_90", &version);
         cache.put("probe", key, b"kept");
         assert_eq!(cubin(&cache, "probe", PROBE, "sm_90", &version).unwrap(), b"kept");

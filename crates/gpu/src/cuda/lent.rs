@@ -1,4 +1,4 @@
-//! The memory that a device has handed out, so that nobody copies past it or gives it back twice.
+//! The memory that a device has handed out, so that no copy goes past it and none is freed twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,12 +14,12 @@ impl Lent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes down a piece that was handed out.
+    /// Notes a piece that was handed out.
     pub(super) fn add(&self, address: Address, bytes: usize) {
         self.pieces().insert(address, bytes);
     }
 
-    /// Strikes out a piece that comes back; false if there is none that starts there.
+    /// Removes a piece that was given back; `false` if none starts there.
     pub(super) fn take(&self, address: Address) -> bool {
         self.pieces().remove(&address).is_some()
     }

@@ -14,7 +14,7 @@ use super::SegmentIndexer;
 use crate::device::Device;
 use crate::measure::median;
 
-/// What was measured of a segment.
+/// The measurements of a segment.
 #[derive(Debug, Clone)]
 pub struct SegmentMeasured {
     /// Records of the segment.
@@ -31,22 +31,22 @@ pub struct SegmentMeasured {
     pub build: f64,
     /// Seconds of all runs together.
     pub seconds: f64,
-    /// Seconds that all threads of the process computed during all runs together; none where the
-    /// system does not tell.
+    /// Seconds of CPU time of all threads of the process, in all runs together; `None` if the
+    /// system does not report it.
     pub cpu: Option<f64>,
 }
 
 impl SegmentMeasured {
-    /// Cores that were busy on average; none where the system does not tell.
+    /// Cores that were busy on average; `None` if the system does not report it.
     pub fn cores(&self) -> Option<f64> {
         self.cpu.map(|cpu| cpu / self.seconds)
     }
 }
 
-/// Sorts a made-up segment and builds its columns, so many times: the bytes of the five-tuple, TCP
-/// flags and length classes, in Roaring.
+/// Sorts a generated segment and builds its columns, a number of times: the bytes of the
+/// five-tuple, TCP flags and length classes, in Roaring.
 ///
-/// There are `flows` flows, or as many as there are records if that is less, and one at least.
+/// There are `flows` flows, or as many as there are records if that is less, and at least one.
 pub fn measure_segment(
     device: &Arc<dyn Device>,
     rows: usize,
@@ -102,7 +102,7 @@ fn columns() -> Vec<(SegmentColumn<'static>, Codec)> {
     all.map(|column| (column, Codec::Roaring)).collect()
 }
 
-/// A segment that is made up.
+/// A generated segment.
 #[derive(Debug)]
 struct Made {
     words: [Vec<u64>; KEY_WORDS],
@@ -126,8 +126,8 @@ impl Made {
         }
         let mut met = 0;
         for row in 0..rows {
-            // Flows are numbered as they come, evenly over the segment; among those that came,
-            // recent ones are met more often.
+            // Flows are numbered as they come, evenly over the segment; of the flows so far, recent
+            // ones occur more often.
             let is_new = met * rows <= row * flows;
             let back = random.number() % (1 << (random.number() % 24));
             met += usize::from(is_new);
@@ -140,7 +140,7 @@ impl Made {
         made
     }
 
-    /// Adds a flow of TCP or UDP between hosts of which some are met more often.
+    /// Adds a flow of TCP or UDP between hosts, some of which occur more often.
     fn push_flow(&mut self, random: &mut Random) {
         let host = |random: &mut Random| {
             let bits = random.number() % 20;
@@ -173,12 +173,13 @@ impl Made {
     }
 }
 
-/// Seconds that the threads of this process have computed so far, to a hundredth; none where the
-/// system does not tell.
+/// Seconds of CPU time of this process so far, to a hundredth; `None` if the system does not report
+/// it.
 fn cpu_seconds() -> Option<f64> {
     const TICKS: f64 = 100.0;
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program, in brackets, may have blanks; times are the 12th and 13th behind.
+    // The name of the program, in brackets, may have blanks; times are the 12th and 13th fields
+    // after it.
     let (_, rest) = text.rsplit_once(')')?;
     let mut numbers = rest.split_whitespace().skip(11).map(str::parse::<u32>);
     let (user, system) = (numbers.next()?.ok()?, numbers.next()?.ok()?);

@@ -12,9 +12,9 @@ use crate::device::{DeviceError, Lack};
 
 const KERNELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels");
 
-/// Overflow wraps and pointers may be cast, as the kernels' own compiler has it. A frame must be
-/// much smaller than a fibre's stack. Loops stay loops, for what the library's functions read and
-/// write is not seen. The shim answers what the checks call.
+/// Overflow wraps and pointers may be cast, as with the kernels' own compiler. A frame must be much
+/// smaller than a fibre's stack. Loops are not replaced by library calls, whose reads and writes
+/// would not be checked. The shim has the functions that the checks call.
 const FLAGS: &[&str] = &[
     "-std=c++17",
     "-O2",
@@ -31,16 +31,16 @@ const FLAGS: &[&str] = &[
     "-fsanitize=alignment,bounds,shift-exponent,integer-divide-by-zero",
 ];
 
-/// GCC's own: the shim need not know of calls.
+/// Only for GCC: the shim need not see function calls.
 const FLAGS_GCC: &[&str] = &["--param=tsan-instrument-func-entry-exit=0"];
 
-/// What stands before the name of a kernel once the preprocessor is done with it.
+/// The text before the name of a kernel after preprocessing.
 const MARK: &str = "__attribute__((noinline, visibility(\"hidden\"))) void";
 const BOUNDS: &str = "__attribute__((shim_threads(";
 
 type Slot = Arc<Mutex<Option<Arc<Library>>>>;
 
-/// The compiler's command, and what it says of itself.
+/// The compiler's command, and its version text.
 pub(super) fn compiler() -> Result<&'static (String, String), DeviceError> {
     static COMPILER: OnceLock<Result<(String, String), DeviceError>> = OnceLock::new();
     COMPILER
@@ -69,7 +69,7 @@ pub(super) fn library(stem: &'static str) -> Result<Arc<Library>, DeviceError> {
         let mut libraries = libraries.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(libraries.entry(stem).or_default())
     };
-    // Two stems may be compiled side by side; who asks for the same one waits.
+    // Two stems may be compiled in parallel; a thread that asks for the same one waits.
     let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(library) = &*slot {
         return Ok(Arc::clone(library));
@@ -146,7 +146,7 @@ fn preprocess(command: &str, flags: &[&str], source: &str, work: &Path) -> Resul
     std::fs::write(work.join("source.cpp"), shim + source).map_err(|error| error.to_string())?;
     let output =
         run(Command::new(command).current_dir(work).args(flags).arg("-E").arg("source.cpp"))?;
-    // The name of the folder is another each time, and must not be part of the hash.
+    // The name of the folder differs each time, and must not be part of the hash.
     Ok(output.replace(&*work.to_string_lossy(), ""))
 }
 
@@ -162,7 +162,7 @@ fn compile(
     let mut compile = Command::new(command);
     compile.current_dir(work).args(flags).arg("-c").arg("-o").arg(&object).arg(&file);
     run(&mut compile)?;
-    // Without the flags, which would link a library of answers to the checks.
+    // Without the flags, which would link the sanitizer's library.
     run(Command::new(command).arg("-shared").arg("-o").arg(built).arg(&object)).map(|_| ())
 }
 
@@ -171,7 +171,7 @@ fn flags(version: &str) -> Vec<&'static str> {
     [FLAGS, more].concat()
 }
 
-/// What a command writes; what it complains of if it fails.
+/// The output of a command, or its error output if it fails.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     let text = if output.status.success() { output.stdout } else { output.stderr };
@@ -228,7 +228,8 @@ fn kept_folder() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Puts a library where the next process finds it, whole or not at all; whether that worked.
+/// Puts a library where the next process finds it, completely or not at all; returns whether that
+/// worked.
 fn keep(built: &Path, kept: &Path) -> bool {
     let part = kept.with_extension(format!("{}.part", std::process::id()));
     let done = std::fs::copy(built, &part).and_then(|_| std::fs::rename(&part, kept)).is_ok();
@@ -257,7 +258,8 @@ pub(super) fn with_line(library: &Path, said: &str) -> String {
     format!("{before}({place}){after}")
 }
 
-/// The places that `addr2line` names, without folders: the innermost, and who it was inlined into.
+/// The places that `addr2line` names, without folders: the innermost, and those it was inlined
+/// into.
 fn places(lines: &str) -> String {
     let names = lines.lines().map(|line| line.rsplit('/').next().unwrap_or(line));
     names.collect::<Vec<_>>().join(", from ")

@@ -1,12 +1,12 @@
-//! The memory of a [`HostDevice`](super::HostDevice): what is handed out lies between zones that
-//! nobody may write to, and starts as garbage.
+//! The memory of a [`HostDevice`](super::HostDevice): allocations lie between zones that must not
+//! be written to, and start as garbage.
 
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 
 use crate::device::Address;
 
-/// Bytes before and behind an allocation that nobody may write to.
+/// Bytes before and after an allocation that must not be written to.
 const ZONE: usize = 256;
 
 /// What an allocation is for.
@@ -27,7 +27,7 @@ impl MemoryKind {
     }
 }
 
-/// The first byte of an allocation, and the one behind its last, as the shim has it.
+/// The first byte of an allocation, and the one after its last, in the shim's layout.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Range {
@@ -44,7 +44,7 @@ struct Block {
     garbage: u8,
 }
 
-/// All that is allocated, by its address.
+/// All allocations, by address.
 #[derive(Debug)]
 pub(super) struct Heap {
     blocks: BTreeMap<usize, Block>,
@@ -62,7 +62,7 @@ impl Heap {
         self.used[usize::from(kind == MemoryKind::Pinned)]
     }
 
-    /// Memory, garbage where it is the device's and zeroed where it is pinned.
+    /// Memory: garbage if it is the device's, zeroed if it is pinned.
     pub(super) fn alloc(&mut self, kind: MemoryKind, len: usize) -> Option<Address> {
         let layout = Layout::from_size_align(len.checked_add(2 * ZONE)?, ZONE).ok()?;
         // SAFETY: the layout has the zones, so that it is not empty.
@@ -123,7 +123,7 @@ impl Heap {
         self.blocks.iter().map(|(&at, block)| Range { start: at, end: at + block.len }).collect()
     }
 
-    /// Whether nobody has written to a zone; else what was found, once.
+    /// An error if a zone was written to, with the first place found.
     pub(super) fn check(&self, kernel: &str) -> Result<(), String> {
         for (&at, block) in &self.blocks {
             for (zone, side) in [(at - ZONE, "before"), (at + block.len, "behind")] {

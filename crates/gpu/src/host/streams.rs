@@ -1,4 +1,4 @@
-//! The streams of a [`HostDevice`](super::HostDevice): what they are asked for waits in queues.
+//! The streams of a [`HostDevice`](super::HostDevice): their work waits in queues.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use tapdex_bitmap::sample::Random;
 
 const STREAMS: usize = 3;
 
-/// How many times out of four a stream goes on before it must. Never comes twice, so that a stream
-/// often stays behind the others.
+/// How many times out of four a stream works before it must. 0 is there twice, so that a stream
+/// often falls behind the others.
 const EAGERNESS: [u64; 4] = [0, 0, 1, 4];
-/// How eager the streams are is drawn again each so many times, about: after some columns or sets.
+/// About how many calls pass until the eagerness of the streams is drawn again: some columns or
+/// sets.
 const TIMES: u64 = 64;
 
-/// Something to do.
+/// A piece of work.
 #[derive(Debug)]
 pub(super) enum Work {
     CopyIn { from: Bytes, to: Address },
@@ -29,13 +30,13 @@ pub(super) enum Work {
 /// The bytes that a copy reads.
 #[derive(Debug)]
 pub(super) enum Bytes {
-    /// Those there were when it was asked for.
+    /// The bytes from when the copy was requested.
     Staged(Vec<u8>),
-    /// Those that are in pinned memory when it is done.
+    /// The bytes that are in pinned memory when the copy is done.
     Pinned(Address, usize),
 }
 
-/// A place in a stream: behind so much work.
+/// A place in a stream: after this much work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Point {
     stream: usize,
@@ -63,7 +64,7 @@ impl Streams {
         Self { queues: Default::default(), eager, random }
     }
 
-    /// Asks for work; the place behind it.
+    /// Adds work; returns the place after it.
     pub(super) fn push(&mut self, stream: Stream, work: Work) -> Point {
         let stream = stream as usize;
         let queue = &mut self.queues[stream];
@@ -71,7 +72,7 @@ impl Streams {
         Point { stream, behind: queue.done + queue.work.len() as u64 }
     }
 
-    /// Takes the next work of a stream, which is done before anything else is asked.
+    /// Takes the next work of a stream, which the caller does before any other call.
     pub(super) fn take(&mut self, stream: usize) -> Option<Work> {
         let queue = &mut self.queues[stream];
         let work = queue.work.pop_front()?;
@@ -96,7 +97,7 @@ impl Streams {
         }
     }
 
-    /// The stream that goes on so that a point is reached; none if it is.
+    /// The stream that has to work next so that a point is reached; `None` if it is reached.
     pub(super) fn next_for(&self, mut point: Point) -> Option<usize> {
         while !self.is_done(point) {
             match self.queues[point.stream].work.front()? {
@@ -107,12 +108,12 @@ impl Streams {
         None
     }
 
-    /// A stream that can go on, if there is one.
+    /// A stream that can work, if there is one.
     pub(super) fn next_ready(&mut self) -> Option<usize> {
         self.any_order().into_iter().find(|&stream| self.is_ready(stream))
     }
 
-    /// A stream that goes on though it need not, if there is one now.
+    /// A stream that works although it need not, if there is one now.
     pub(super) fn next_eager(&mut self) -> Option<usize> {
         if self.random.number().is_multiple_of(TIMES) {
             self.eager = draw_eager(&mut self.random);
@@ -134,7 +135,7 @@ fn draw_eager(random: &mut Random) -> [u64; STREAMS] {
     std::array::from_fn(|_| pick(random, EAGERNESS))
 }
 
-/// One of some, which are few.
+/// One of a few.
 fn pick<T: Copy, const N: usize>(random: &mut Random, from: [T; N]) -> T {
     let at = random.number() % N as u64;
     from[usize::try_from(at).unwrap_or(0)]

@@ -34,7 +34,7 @@ pub struct OneColumn {
     pub bytes: u64,
 }
 
-/// IMC'13, figures 5 and 6: columns of 16 bits with more and more values, WAH and PLWAH.
+/// IMC'13, figures 5 and 6: columns of 16 bits with increasing numbers of values, WAH and PLWAH.
 pub fn cardinalities(
     device: &Arc<dyn Device>,
     records: usize,
@@ -99,7 +99,8 @@ pub struct MascPair {
     pub bytes: u64,
 }
 
-/// GPU-MASC: byte columns in MASC, whole and in windows, beside one core. Fails if they differ.
+/// GPU-MASC: byte columns in MASC, whole and in windows, compared with one core. Fails if the
+/// results differ.
 pub fn masc(
     device: &Arc<dyn Device>,
     columns: &Columns,
@@ -152,7 +153,7 @@ pub fn masc(
     Ok(found)
 }
 
-/// Encodes a column in MASC on the calling thread, whole or in windows; how many bytes that gives.
+/// Encodes a column in MASC on the calling thread, whole or in windows; returns the size in bytes.
 pub fn masc_on_core(digits: Digits<'_>, in_windows: bool) -> u64 {
     if !in_windows {
         let mut index = ColumnIndex::default();

@@ -1,4 +1,5 @@
-//! The index builder of IMC'13 as its authors describe it, a program of its own, measured beside.
+//! The index builder of IMC'13 as its authors describe it: a separate program, measured for
+//! comparison.
 //!
 //! It is made from `bench/gpu/imc13.cu` and prints lines of CSV.
 
@@ -6,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the peer calls its steps, in order.
+/// The peer's names for its steps, in order.
 pub const STEPS: [&str; 8] =
     ["copy in", "sort", "chunks", "merge", "fills", "fuse", "table", "copy out"];
 
@@ -29,7 +30,7 @@ pub struct Line {
     pub steps: [f64; STEPS.len()],
 }
 
-/// Why there is nothing of the peer.
+/// Why there are no results of the peer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerError {
@@ -41,7 +42,7 @@ pub enum PeerError {
         /// Why.
         source: io::Error,
     },
-    /// It ended with an error. What it said tells more.
+    /// It ended with an error. Its output says more.
     #[error("{program} failed: {why}", program = .program.display())]
     Failed {
         /// The program.
@@ -49,7 +50,7 @@ pub enum PeerError {
         /// What it wrote to standard error.
         why: String,
     },
-    /// A line is not such a one. Perhaps it is another program.
+    /// A line has another format. Perhaps it is another program.
     #[error("cannot make sense of {found:?}")]
     BadLine {
         /// The line.
@@ -57,7 +58,7 @@ pub enum PeerError {
     },
 }
 
-/// Runs the peer, and takes what it prints.
+/// Runs the peer, and parses its output.
 pub fn run(program: &Path) -> Result<Vec<Line>, PeerError> {
     let start = |source| PeerError::Start { program: program.to_owned(), source };
     let output = Command::new(program).output().map_err(start)?;

@@ -1,4 +1,4 @@
-//! Words to read from and bytes to write to that the device copies by itself.
+//! Pinned input words and output bytes, which the device copies by itself.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ pub struct PinnedWords {
 }
 
 impl PinnedWords {
-    /// So many words, all 0.
+    /// This many words, all 0.
     pub(super) fn new(device: &Arc<dyn Device>, len: usize) -> Result<Self, DeviceError> {
         Ok(Self { bytes: Pinned::new(device, 4 * len)?, len })
     }
@@ -34,7 +34,7 @@ impl PinnedWords {
         self.bytes.as_chunks().0.get(at).map(|&word| u32::from_le_bytes(word))
     }
 
-    /// Puts words from a place on. Those that there is no room for are left out.
+    /// Writes words from a place on. Words that do not fit are left out.
     pub fn put(&mut self, at: usize, words: &[u32]) {
         let places = self.bytes.as_chunks_mut().0.iter_mut().skip(at);
         for (place, word) in places.zip(words) {
@@ -54,13 +54,13 @@ pub(super) struct Pool {
     free: Mutex<Vec<Pinned>>,
 }
 
-/// Buffers that a pool keeps at most.
+/// The most buffers that a pool keeps.
 const KEPT_MAX: usize = 8;
 /// Buffers have a multiple of this many bytes.
 const GRAIN_BYTES: usize = 1 << 20;
 
 impl Pool {
-    /// A buffer with room for so many bytes: the smallest that fits, or a new one.
+    /// A buffer with room for this many bytes: the smallest that fits, or a new one.
     pub(super) fn take(
         &self,
         device: &Arc<dyn Device>,
@@ -75,8 +75,8 @@ impl Pool {
         Pinned::new(device, bytes.max(1).next_multiple_of(GRAIN_BYTES))
     }
 
-    /// Keeps a buffer that the device has nothing to do with any more. The smallest goes if there
-    /// are too many.
+    /// Keeps a buffer that the device no longer uses. If there are too many, the smallest is
+    /// dropped.
     fn give_back(&self, buffer: Pinned) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         free.push(buffer);
@@ -91,7 +91,7 @@ impl Pool {
 /// An encoded set, in pinned memory that goes back to its builder when this is dropped.
 #[derive(Debug)]
 pub struct Encoded {
-    /// Always there but while it is dropped.
+    /// Always there, except while it is dropped.
     buffer: Option<Pinned>,
     len: usize,
     pool: Arc<Pool>,

@@ -1,7 +1,7 @@
 //! The device memory that sets are encoded in, and the kernels that do it.
 //!
 //! Everything here goes to [`Stream::Compute`], so that one set after the other can use the same
-//! memory. What a copy has to do with is in a [`Slot`], one a set in flight.
+//! memory. Memory that copies use is in a [`Slot`], one for each set in flight.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::memory::{Buffer, Pinned};
 
 /// Words of a status before the totals; see `kernels/sets.cu`.
 pub(crate) const TOTALS: usize = 4;
-/// Parts that a set is written in at most.
+/// The most parts that a set is written in.
 pub(super) const PARTS_MAX: usize = 64;
 const STATUS_BYTES: usize = 4 * (TOTALS + PARTS_MAX + 1);
 
@@ -21,9 +21,9 @@ const ONE_BLOCK_THREADS: u32 = 1024;
 pub(crate) const TILE: u32 = 8 * THREADS;
 /// Groups that a warp encodes.
 pub(crate) const UNIT_GROUPS: u64 = 512;
-/// Blocks that a processor is given at most.
+/// The most blocks for each processor.
 const BLOCKS_EACH: u32 = 16;
-/// Chunks of more bytes than this are built in global memory by the published way.
+/// In the published way, chunks of more bytes than this are built in global memory.
 const SHARED_MAX: u32 = 48 << 10;
 
 /// Device memory that grows when more is needed.
@@ -31,8 +31,7 @@ const SHARED_MAX: u32 = 48 << 10;
 pub(super) struct Room(Buffer);
 
 impl Room {
-    /// Has room for so many bytes from now on; true if the memory is new. What was there is lost
-    /// then.
+    /// Makes room for this many bytes; `true` if the memory is new, and the old content lost.
     pub(super) fn reserve(
         &mut self,
         device: &Arc<dyn Device>,
@@ -43,7 +42,7 @@ impl Room {
         self.0.grow(device, bytes)
     }
 
-    /// Where it starts; 0 where there is none.
+    /// Where it starts; 0 if there is none.
     pub(super) fn address(&self) -> Address {
         self.0.address()
     }
@@ -63,7 +62,7 @@ pub(super) struct Slot {
     status: Room,
     /// The status after each part, on the host.
     statuses: Vec<Pinned>,
-    /// Where input that is not pinned goes through.
+    /// The staging area for input that is not pinned.
     pub(super) staging: Option<super::PinnedWords>,
 }
 
@@ -89,10 +88,10 @@ impl Slot {
     }
 }
 
-/// What the kernels need to know of a HiPES set.
+/// What the kernels need to know about a HiPES set.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
-    /// The ids are below.
+    /// All ids are below this.
     pub(super) rows: u32,
     /// Rows of a chunk, as a power of two.
     pub(super) width: u32,
@@ -129,7 +128,7 @@ pub(super) struct Groups {
     pub(super) bitmap: (Address, u32),
     /// How many groups there can be.
     pub(super) max: u64,
-    /// Whether they end with the highest id that was marked, or are all there.
+    /// Whether they end with the highest id that was marked; otherwise all groups are encoded.
     pub(super) marked: bool,
     /// Whether to write them as the papers do.
     pub(super) published: bool,
@@ -139,10 +138,11 @@ pub(super) struct Groups {
 #[derive(Debug)]
 pub(super) struct Rooms {
     pub(super) device: Arc<dyn Device>,
-    /// A bit a row, and a flag a chunk. All 0 between two sets, but for a failure.
+    /// A bit for each row, and a flag for each chunk. All 0 between two sets, unless there was a
+    /// failure.
     bits: Room,
     flags: Room,
-    /// Whether they are.
+    /// Whether they are all 0.
     pub(super) clean: bool,
     list: Room,
     sums: Room,
@@ -175,7 +175,7 @@ impl Rooms {
         }
     }
 
-    /// Makes room for bits and flags, and clears them if they may not be.
+    /// Makes room for bits and flags, and clears them if they may not be clear.
     pub(super) fn reserve_bits(&mut self, bitmap: u64, chunks: u32) -> Result<(), DeviceError> {
         let flags = 4 * u64::from(chunks.div_ceil(32));
         let new = self.bits.reserve(&self.device, bitmap)?;
@@ -197,7 +197,7 @@ impl Rooms {
         Ok(())
     }
 
-    /// Makes a slot's status that of a set of which nothing is done yet.
+    /// Resets a slot's status for a new set.
     pub(super) fn reset(&self, slot: &mut Slot, parts: usize) -> Result<(), DeviceError> {
         slot.status.reserve(&self.device, STATUS_BYTES as u64)?;
         while slot.statuses.len() < parts {
@@ -352,7 +352,7 @@ impl Rooms {
         }
     }
 
-    /// Pass 4 where a chunk does not fit shared memory. The bins would not help, so there are none.
+    /// Pass 4 if a chunk does not fit into shared memory. Bins would not help, so there are none.
     fn build_in_place(
         &mut self,
         slot: &Slot,
@@ -482,12 +482,12 @@ impl Rooms {
         self.device.launch(Stream::Compute, launch, args)
     }
 
-    /// So many blocks, or as many as keep the device busy.
+    /// This many blocks, or as many as keep the device busy.
     fn blocks(&self, wanted: u32) -> u32 {
         wanted.clamp(1, self.device.facts().processors.max(1).saturating_mul(BLOCKS_EACH))
     }
 
-    /// Blocks for a thread a word of all chunks that there can be.
+    /// Blocks for one thread per word of the most chunks possible.
     fn blocks_of_chunks(&self, shape: Shape) -> u32 {
         let words = u64::from(shape.chunks_max()) << (shape.width - 5);
         self.blocks(u32::try_from(words.div_ceil(u64::from(THREADS))).unwrap_or(u32::MAX))

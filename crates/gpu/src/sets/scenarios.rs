@@ -35,16 +35,16 @@ pub struct Published {
     pub wah_ratio: f64,
 }
 
-/// A number of ids below a number of rows, everywhere alike or mostly in clusters.
+/// A number of ids below a number of rows, uniform or mostly in clusters.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
     /// Its name in the paper.
     pub name: &'static str,
     /// How many ids.
     pub ids: u32,
-    /// All of them are below.
+    /// All of them are below this.
     pub rows: u32,
-    /// How many clusters; 0 for ids that are everywhere alike.
+    /// How many clusters; 0 for uniform ids.
     pub clusters: u32,
     /// What was published.
     pub published: Published,
@@ -79,14 +79,14 @@ impl Scenario {
     }
 }
 
-/// The middle of several runs, the least and the most.
+/// The median, the least and the greatest value of several runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Spread {
-    /// The middle one.
+    /// The median.
     pub median: f64,
     /// The least.
     pub min: f64,
-    /// The most.
+    /// The greatest.
     pub max: f64,
 }
 
@@ -205,7 +205,7 @@ impl Bench {
     }
 
     fn measure(&mut self, target: Target, codec: Codec) -> Result<Measured, SetError> {
-        // The first ones make room and load the kernels.
+        // The first runs allocate memory and load the kernels.
         let bytes = self.check(target, codec)?;
         let sources = vec![IdSource::from(&self.input); PIPELINED_SETS];
         self.builder.build_many(&sources, target, |_, _| {})?;
@@ -239,7 +239,7 @@ impl Bench {
         })
     }
 
-    /// The bytes of the output, if they are those of the CPU.
+    /// The size of the output, if it equals the CPU's.
     fn check(&mut self, target: Target, codec: Codec) -> Result<usize, SetError> {
         let encoded = self.builder.build(&self.input, target)?;
         let mut expected = Vec::new();

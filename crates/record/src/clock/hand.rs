@@ -1,4 +1,4 @@
-//! Clocks that somebody sets by hand.
+//! Clocks that are set by hand.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use crate::lock;
 /// How often threads look at clocks that stand still.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Clocks that stand still until somebody moves them, and count who looks at them.
+/// Clocks that stand still until they are moved, and count the waits of each thread.
 #[derive(Debug)]
 pub struct HandClock {
     now_ns: AtomicU64,
@@ -38,8 +38,8 @@ impl HandClock {
         self.now_ns.store(now_ns, Ordering::SeqCst);
     }
 
-    /// How often a thread has begun to wait. When it has twice more than at some moment, it has
-    /// looked at the clock after that moment, and has done what was due.
+    /// How often a thread has begun to wait. When this is two more than at some moment, the thread
+    /// has looked at the clock after that moment, and has done what was due.
     pub fn naps(&self, who: Waiter) -> u64 {
         let naps = lock(&self.naps);
         naps.get(&who).copied().unwrap_or(0)

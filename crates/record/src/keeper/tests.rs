@@ -40,14 +40,14 @@ fn by_age(hours: u64) -> Retention {
     Retention { age: Some(Duration::from_secs(3_600 * hours)), ..Retention::default() }
 }
 
-/// Removes all that is too old; how many that are.
+/// Removes all that are too old; returns how many.
 fn expire(keeper: &mut Keeper<'_>) -> u64 {
     let before = keeper.removed.segments[2];
     while keeper.expire_one() {}
     keeper.removed.segments[2] - before
 }
 
-/// What the keeper says, but for what it always does.
+/// The keeper's messages, except those it always has.
 fn says(keeper: &mut Keeper<'_>) -> Vec<String> {
     let said = keeper.says().into_iter();
     said.filter(|message| message.level <= Level::Warn).map(|message| message.text).collect()
@@ -104,7 +104,7 @@ fn a_clock_that_is_wrong_at_the_start_removes_nothing_at_once() {
 
 #[test]
 fn a_clock_that_is_ahead_at_the_start_removes_nothing_at_once() {
-    // Ten days ahead, and some of what there is is not too old even then.
+    // Ten days ahead, and even then some recordings are not too old.
     let day = 24 * HOUR;
     let clocks = HandClock::new(START);
     let (_folder, archive) = recorded(&[START - 13 * day, START - 5 * day, START - HOUR]);
@@ -122,7 +122,7 @@ fn a_clock_that_is_ahead_at_the_start_removes_nothing_at_once() {
     assert_eq!((expire(&mut keeper), keeper.is_age_paused()), (1, false));
 }
 
-/// What an archive says is missing for a reason: times, and packets.
+/// What the archive reports missing for a cause: times, and packets.
 fn missing(archive: &Archive, cause: Cause) -> Vec<(u64, u64, Option<u64>)> {
     let gaps = archive.survey(TimeRange::ALL).unwrap().gaps;
     let of_cause = gaps.iter().filter(|gap| gap.cause == cause);
@@ -170,7 +170,7 @@ fn what_cannot_be_written_down_is_written_later() {
     let (_folder, archive) = recorded(&times);
     let recordings = archive.recordings().unwrap();
     let mut keeper = keep(&archive, &clocks, Retention::default());
-    // Of a later version: not to be replaced.
+    // Written by a later version: must not be replaced.
     let path = archive.folder().join("missing.toml");
     std::fs::write(&path, "version = 2\n").unwrap();
     for recording in &recordings[..2] {

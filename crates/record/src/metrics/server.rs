@@ -1,6 +1,6 @@
-//! An HTTP server for three small pages. It is no match for the open internet, but nobody who
-//! reaches it can stop the recorder, or keep others from an answer: requests are bounded in bytes,
-//! in time and in number, and one thread serves all.
+//! An HTTP server for three small pages. It is not meant for the open internet, but no client can
+//! stop the recorder or keep others from being answered: requests are bounded in bytes, in time and
+//! in number, and one thread serves all.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,25 +13,25 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// The most connections that are open at once; for another one the oldest is closed. Who asks is
-/// answered before that.
+/// The most connections that are open at once; for a new one the oldest is closed. A client that
+/// has sent its request is answered before that.
 pub const CONNECTIONS_MAX: usize = 64;
-/// The most bytes of a request line and headers; after more the answer is 431.
+/// The most bytes of a request line and headers; with more the answer is 431.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
-/// The most answers that wait for their readers, who are slow; for another one the oldest goes.
+/// The most answers that wait for slow clients; for a new one the oldest is dropped.
 pub const ANSWERS_MAX: usize = 4;
 
-/// How long a request may take to come, and an answer to go.
+/// How long a request may take to arrive, and an answer to be sent.
 const TIME_MAX: Duration = Duration::from_secs(2);
 /// How long the rest of a refused request is read, so that its sender sees the answer.
 const DRAIN_MAX: Duration = Duration::from_millis(300);
-/// How long the thread waits before it looks whether to stop.
+/// How long the thread waits before it checks whether to stop.
 const TICK_MS: u16 = 100;
 
 type Answer = Arc<dyn Fn() -> String + Send + Sync>;
 type Ready = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// An address that is listened at, before anybody is answered.
+/// A listening address, before requests are served.
 #[derive(Debug)]
 pub struct Listening {
     listener: TcpListener,
@@ -63,7 +63,7 @@ struct Shared {
 }
 
 impl MetricsServer {
-    /// Serves where it is listened.
+    /// Serves requests at a listening address.
     ///
     /// `answer` makes the page of metrics, `ready` says whether packets are being recorded. Both
     /// are called by a thread of the server's own and should not wait for anything long.
@@ -81,7 +81,7 @@ impl MetricsServer {
         self.address
     }
 
-    /// Listens no longer. Requests that have not been answered are not answered any more.
+    /// Stops listening. Requests that are still open are not answered.
     pub fn stop(mut self) {
         self.end();
     }
@@ -89,7 +89,7 @@ impl MetricsServer {
     fn end(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say, and if it panicked, that was shown.
+            // It returns nothing, and if it panicked, that was shown.
             let _ = thread.join();
         }
     }
@@ -112,12 +112,12 @@ fn serve(listener: &TcpListener, shared: &Shared) {
     let mut clients: Vec<Client> = Vec::new();
     while !shared.stop.load(Ordering::Relaxed) {
         wait(listener, &clients);
-        // Not as many as come: those who ask are to be answered in between.
+        // Not an unlimited number: open requests have to be answered in between.
         for _ in 0..CONNECTIONS_MAX {
             match listener.accept() {
                 Ok((stream, _)) => clients.extend(Client::new(stream)),
                 Err(error) if is_wait(&error) => break,
-                // No more file descriptors, above all.
+                // Mostly because there are no more file descriptors.
                 Err(_) => {
                     clients.drain(..clients.len().min(1));
                     thread::sleep(Duration::from_millis(TICK_MS.into()));
@@ -127,7 +127,7 @@ fn serve(listener: &TcpListener, shared: &Shared) {
         }
         let now = Instant::now();
         clients.retain_mut(|client| {
-            // A client that went away is nobody to report to, nor is one that is too slow.
+            // A client that went away, or is too slow, is dropped without a message.
             client.go_on(shared).is_ok_and(|more| more) && now < client.until
         });
         let mut more = clients.iter().filter(|client| client.is_answered()).count();
@@ -153,12 +153,12 @@ fn wait(listener: &TcpListener, clients: &[Client]) {
     }
 }
 
-/// Whether a call has nothing to say yet, and may be made again.
+/// Whether a call would block, and may be made again.
 fn is_wait(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// A connection, none of whose calls waits.
+/// A non-blocking connection.
 struct Client {
     stream: TcpStream,
     state: State,
@@ -167,11 +167,11 @@ struct Client {
 }
 
 enum State {
-    /// So much has come of the request line and the headers.
+    /// The part of the request line and headers that has arrived.
     Asking(Vec<u8>),
-    /// So much of the answer has gone.
+    /// The answer, and how much of it has been sent.
     Answering(Response, usize),
-    /// It was refused, and what it still sends is read, or it would not see the answer.
+    /// It was refused; the rest of its request is read, or it would not see the answer.
     Draining,
 }
 
@@ -188,11 +188,11 @@ impl Client {
         matches!(self.state, State::Answering(..))
     }
 
-    /// Does what can be done without waiting; whether there is more to do.
+    /// Does what can be done without waiting; returns whether there is more to do.
     fn go_on(&mut self, shared: &Shared) -> io::Result<bool> {
         if let State::Asking(head) = &mut self.state {
             let Some(asked) = read_head(&mut self.stream, head)? else { return Ok(true) };
-            // A page that cannot be made is no reason not to serve the others.
+            // If one page cannot be made, the others are still served.
             let made = catch_unwind(AssertUnwindSafe(|| match asked {
                 Asked::Whole => respond(head, shared),
                 Asked::TooMuch => Response::refused("431 Request Header Fields Too Large"),
@@ -226,13 +226,13 @@ impl Client {
     }
 }
 
-/// How a request is.
+/// The outcome of reading a request.
 enum Asked {
     Whole,
     TooMuch,
 }
 
-/// Reads on in a request line and headers; `None` if there is more to come.
+/// Reads more of a request line and headers; `None` if there is more to come.
 fn read_head(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<Option<Asked>> {
     let mut buffer = [0; 1024];
     loop {
@@ -266,7 +266,7 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// An answer as it goes out.
+/// An answer as it is sent.
 struct Response {
     bytes: Vec<u8>,
     refused: bool,
@@ -287,12 +287,12 @@ impl Response {
         Self::new(status, "text/plain; charset=utf-8", &format!("{body}\n"))
     }
 
-    /// An answer to what is no sound request.
+    /// The answer to an invalid request.
     fn refused(status: &str) -> Self {
         Self { refused: true, ..Self::text(status, status) }
     }
 
-    /// The answer to HEAD: as long as it says, but without the body.
+    /// The answer to HEAD: the same headers, without the body.
     fn without_body(mut self) -> Self {
         let end = head_end(&self.bytes).unwrap_or(self.bytes.len());
         self.bytes.truncate(end);
@@ -327,7 +327,7 @@ fn page(path: &str, shared: &Shared) -> Response {
     }
 }
 
-/// The method and the path of a request, without what was asked of the path.
+/// The method and the path of a request, without the query.
 fn request_line(head: &[u8]) -> Option<(&str, &str)> {
     let line = head.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).ok()?;

@@ -12,7 +12,7 @@ use super::Needs;
 
 /// Calls that are allowed whatever their arguments are.
 const PLAIN: &[c_long] = &[
-    // Files. Which ones is for landlock to say.
+    // Files. Landlock decides which ones.
     libc::SYS_openat,
     libc::SYS_openat2,
     libc::SYS_close,
@@ -137,23 +137,23 @@ const OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[c_long] = &[];
 
-/// What `ioctl` may be asked: sizes of terminals, and whether a file blocks.
+/// Requests that `ioctl` may have: sizes of terminals, and whether a file blocks.
 const IOCTLS: [u64; 5] =
     [libc::TCGETS, libc::TIOCGWINSZ, libc::FIONBIO, libc::FIONREAD, libc::FIOCLEX];
-/// And of interfaces: all that has this in its second byte.
+/// And for interfaces: all requests that have this in the second byte.
 const OF_INTERFACES: u64 = 0x8900;
 const SECOND_BYTE: u64 = 0xFF00;
 
-/// As the kernel has it; libc does not know it everywhere.
+/// The kernel's number; libc does not have it everywhere.
 const PR_GET_AUXV: u64 = 0x4155_5856;
 
-/// A rule of which all conditions have to hold: the number of an argument, how it is compared, and
+/// A rule whose conditions all have to hold: the number of an argument, how it is compared, and
 /// with what.
 fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, seccompiler::BackendError> {
     rule_of(SeccompCmpArgLen::Dword, conditions)
 }
 
-/// The same of arguments of 32 or 64 bits.
+/// The same for arguments of 32 or 64 bits.
 fn rule_of(
     len: SeccompCmpArgLen,
     conditions: &[(u8, SeccompCmpOp, u64)],
@@ -172,23 +172,22 @@ fn rules(needs: &Needs) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::
     use SeccompCmpOp::{Eq, MaskedEq};
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         PLAIN.iter().chain(OLDER).map(|&call| (call, Vec::new())).collect();
-    // No memory that is to be run.
+    // No executable memory.
     let execute = flag(libc::PROT_EXEC);
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         rules.insert(call, vec![rule(&[(2, MaskedEq(execute), 0)])?]);
     }
-    // Threads, no processes. The newer call hides what it is asked for behind a pointer; without
-    // it libraries use the older one.
+    // Threads, no processes. The newer call has its flags behind a pointer; without it, libraries
+    // use the older one.
     let thread = flag(libc::CLONE_THREAD);
     rules.insert(libc::SYS_clone, vec![rule(&[(0, MaskedEq(thread), thread)])?]);
-    // Limits are read, not set.
-    // What to set them to is behind a pointer, of which all bits count.
+    // Limits are read, not set. The new values are behind a pointer, all of whose bits count.
     let null = rule_of(SeccompCmpArgLen::Qword, &[(2, Eq, 0)])?;
     rules.insert(libc::SYS_prlimit64, vec![null]);
-    // Threads have names, and libraries ask what the kernel said at the start.
+    // Threads have names, and libraries read the auxiliary vector.
     let prctls = [rule(&[(0, Eq, flag(libc::PR_SET_NAME))])?, rule(&[(0, Eq, PR_GET_AUXV)])?];
     rules.insert(libc::SYS_prctl, prctls.into());
-    // A process that gives up ends itself.
+    // A process that aborts sends itself a signal.
     let own = u64::from(std::process::id());
     for call in [libc::SYS_kill, libc::SYS_tgkill] {
         rules.insert(call, vec![rule(&[(0, Eq, own)])?]);
@@ -199,7 +198,7 @@ fn rules(needs: &Needs) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::
     }
     let mut families = Vec::new();
     if std::env::var_os("NOTIFY_SOCKET").is_some() {
-        // systemd is told when it ends.
+        // To tell systemd when the recorder ends.
         families.push(libc::AF_UNIX);
     }
     if needs.interfaces {
@@ -212,14 +211,14 @@ fn rules(needs: &Needs) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::
         sockets.push(rule(&[(0, Eq, flag(family))])?);
     }
     if !needs.ports.is_empty() {
-        // Which ports is for landlock to say.
+        // Landlock decides which ports.
         for family in [libc::AF_INET, libc::AF_INET6] {
             let stream = MaskedEq(0xF);
             sockets.push(rule(&[(0, Eq, flag(family)), (1, stream, flag(libc::SOCK_STREAM))])?);
         }
         rules.insert(libc::SYS_connect, Vec::new());
     }
-    // A call without a rule would be allowed whatever it asks for.
+    // A call with an empty list of rules would be allowed with any arguments.
     if !sockets.is_empty() {
         rules.insert(libc::SYS_socket, sockets);
     }
@@ -227,7 +226,8 @@ fn rules(needs: &Needs) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::
     Ok(rules)
 }
 
-/// The program that the kernel asks about each call, and how many it allows; or why there is none.
+/// The program that the kernel runs for each call, and how many calls it allows; or why there is
+/// none.
 fn program(needs: &Needs) -> Result<(BpfProgram, usize), String> {
     let Ok(machine) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Err(format!("there is none for {}", std::env::consts::ARCH));
@@ -240,7 +240,7 @@ fn program(needs: &Needs) -> Result<(BpfProgram, usize), String> {
     Ok((program.map_err(|error| error.to_string())?, count))
 }
 
-/// Allows what is needed and nothing else; how many calls that are, or why it is not so.
+/// Allows what is needed and nothing else; returns how many calls these are, or why it failed.
 pub(super) fn restrict(needs: &Needs) -> Result<usize, String> {
     let (program, count) = program(needs)?;
     apply_filter_all_threads(&program).map_err(|error| error.to_string())?;
@@ -252,7 +252,7 @@ pub(super) fn restrict(needs: &Needs) -> Result<usize, String> {
 mod tests {
     use super::*;
 
-    /// What a program says of a call, as the kernel would have it: the words are those of `struct
+    /// A program's verdict on a call, run as the kernel would: the words are those of `struct
     /// seccomp_data`.
     fn ask(program: &BpfProgram, data: [u32; 16]) -> u32 {
         let (mut value, mut at) = (0, 0);

@@ -1,8 +1,8 @@
 //! Packets of an interface, through libpcap's ring.
 //!
 //! libpcap shares a ring of memory with the kernel (TPACKET_V3) and puts VLAN tags that the
-//! hardware has taken off back into the frames. The handle does not block: there is a wait of our
-//! own, which ends when we are told to stop, however quiet the interface is.
+//! hardware has taken off back into the frames. The handle does not block: we wait ourselves, and
+//! stop when told to, however quiet the interface is.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,22 +18,22 @@ use crate::counters::SourceCounters;
 use crate::messages::{Message, Messages};
 use crate::queue::Feeder;
 
-/// After so many milliseconds the kernel hands over a part of its ring that is not full.
+/// After this many milliseconds the kernel hands over a part of its ring that is not full.
 const RING_TIMEOUT_MS: i32 = 100;
-/// A wait for packets; what is to be done now and then is done as often.
+/// How long a wait for packets lasts; periodic work is done as often.
 const WAIT_MS: u16 = 50;
 /// How often the kernel is asked what it has lost.
 const STATS_EVERY: Duration = Duration::from_millis(200);
-/// How long an interface that is gone is left alone before it is looked for again.
+/// How long to wait before looking again for an interface that is gone.
 const REOPEN_EVERY: Duration = Duration::from_secs(1);
 /// How long the ring is emptied at the end.
 const DRAIN: Duration = Duration::from_secs(5);
-/// What had come so long ago has been handed over by the kernel, if there is nothing to take.
+/// If there is nothing to take, the kernel has handed over all packets that came this long ago.
 const SETTLED: Duration = Duration::from_secs(1);
-/// Packets that are taken out of the ring at once. Without a limit it would be as many as come, and
-/// nothing else would be done as long as they come faster than they are taken.
+/// Packets that are taken out of the ring at a time. Without a limit, nothing else would be done
+/// while packets come faster than they are taken.
 const PACKETS_AT_ONCE: usize = 1 << 14;
-/// What the kernel calls it when an interface does not exist.
+/// libpcap's number for raw IP on Linux; capture files have 101.
 const RAW_OF_LINUX: i32 = 12;
 
 /// An interface that is open.
@@ -44,7 +44,7 @@ pub(super) struct Live {
 
 /// The names of the interfaces that packets can be captured on.
 pub fn list_interfaces() -> Vec<String> {
-    // Where they cannot be listed there are none to be had.
+    // If they cannot be listed, none can be used.
     let devices = pcap::Device::list().unwrap_or_default();
     devices.into_iter().map(|device| device.name).collect()
 }
@@ -56,7 +56,7 @@ impl Live {
         let snaplen = i32::try_from(options.snaplen).unwrap_or(i32::MAX);
         let handle = Capture::from_device(name)
             .map_err(failed)?
-            // All interfaces together cannot be, which would be told like an error.
+            // `any` cannot be promiscuous, and asking for it would be reported like an error.
             .promisc(options.promiscuous && name != "any")
             .snaplen(snaplen)
             .buffer_size(ring)
@@ -111,7 +111,7 @@ impl Live {
         }
     }
 
-    /// Says which interface it is; its number.
+    /// Registers the interface; returns its number.
     pub(super) fn announce(&self, feeder: &Feeder, options: &CaptureOptions) -> Option<u32> {
         let link = match self.handle.get_datalink().0 {
             RAW_OF_LINUX => 101,
@@ -135,7 +135,7 @@ impl Live {
         };
         let mut ring = Ring { asked_ns: SystemClock.now_ns(), ..Ring::default() };
         let outcome = self.follow(number, feeder, &mut ring, stop);
-        // Also of an interface that is gone: its ring is still there.
+        // Also for an interface that is gone: its ring is still there.
         self.drain(number, feeder, &mut ring);
         outcome
     }
@@ -165,18 +165,18 @@ impl Live {
         Ok(())
     }
 
-    /// Takes out of the ring what had arrived when we were told to stop, and no more.
+    /// Takes the packets out of the ring that had arrived when we were told to stop, and no more.
     fn drain(&mut self, number: u32, feeder: &mut Feeder, ring: &mut Ring) {
-        // If the kernel does not answer, what it has said last holds.
+        // If the kernel does not answer, its last counts are used.
         if let Ok(stat) = self.handle.stats() {
             ring.update(&stat, &feeder.counters);
         }
         let started = Instant::now();
         while ring.waiting() > 0 && started.elapsed() < DRAIN {
-            // Before that: this thread may be off for long at any time.
+            // Checked before taking packets: this thread may be suspended for long at any time.
             let settled = started.elapsed() >= SETTLED;
             let most = usize::try_from(ring.waiting()).unwrap_or(usize::MAX);
-            // An interface that is gone gives an error once its ring is empty.
+            // An interface that is gone returns an error once its ring is empty.
             let got = self.dispatch(most.min(PACKETS_AT_ONCE), number, feeder, ring).unwrap_or(0);
             if got == 0 && settled {
                 ring.pass_over(ring.waiting());
@@ -184,7 +184,7 @@ impl Live {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
-        // What could not be had in this time has been lost in the ring.
+        // Packets that could not be taken in this time are lost in the ring.
         feeder.counters.received.fetch_add(ring.waiting(), Ordering::Relaxed);
         let counters = &feeder.counters;
         let now_ns = SystemClock.now_ns();
@@ -202,7 +202,7 @@ impl Live {
     ) -> Result<usize, pcap::Error> {
         let (mut seen, mut bytes) = (0, 0);
         let result = self.handle.dispatch(Some(most), |packet: Packet<'_>| {
-            // With the precision that was asked for, what is called microseconds are nanoseconds.
+            // With the requested precision, the field for microseconds holds nanoseconds.
             let seconds = u64::try_from(packet.header.ts.tv_sec).unwrap_or(0);
             let fraction = u64::try_from(packet.header.ts.tv_usec).unwrap_or(0);
             let time_ns = seconds.saturating_mul(1_000_000_000).saturating_add(fraction);
@@ -224,21 +224,21 @@ impl Live {
     }
 }
 
-/// What is known of the kernel's ring since it was opened.
+/// What is known about the kernel's ring since it was opened.
 #[derive(Debug, Default)]
 struct Ring {
-    /// Packets that came, those included for which there was no room.
+    /// Packets that came, including those for which there was no room.
     received: u64,
     lost: u64,
     seen: u64,
-    /// Packets that libpcap has taken out of the ring and not given to us: those that leave through
-    /// the loopback interface, as they come back in, and those that came before there was a filter.
+    /// Packets that libpcap has taken out of the ring and dropped: packets leaving through the
+    /// loopback interface, as they come back in, and packets from before the filter was set.
     passed_over: u64,
-    /// What had come and found room at a time.
+    /// How many packets had come and found room at some moment.
     before: Option<(Instant, u64)>,
-    /// The counts of libpcap's, which start again at 0 after four billion.
+    /// libpcap's counts, which wrap around after four billion.
     last: [u32; 3],
-    /// When the kernel last told them: what it has lost since then came after that.
+    /// When the kernel was last asked for them: packets lost since then came after that.
     asked_ns: u64,
 }
 
@@ -249,7 +249,7 @@ impl Ring {
         self.last = now;
         self.received += u64::from(received);
         self.lost += u64::from(lost);
-        // An interface that has started to count anew, or is gone, has lost less than before.
+        // If an interface has reset its counter, or is gone, its losses seem to have become fewer.
         let by_interface = if by_interface > u32::MAX / 2 { 0 } else { by_interface };
         let came = self.received.saturating_sub(self.lost);
         self.before.get_or_insert((Instant::now(), came));
@@ -262,7 +262,8 @@ impl Ring {
         counters.ring_packets.store(self.waiting(), Ordering::Relaxed);
     }
 
-    /// There was nothing to take: what had come long before that look and was not seen will not be.
+    /// Called when there was nothing to take: packets that came long before and were not seen will
+    /// never be seen.
     fn settle(&mut self, looked: Instant) {
         let is_long = |then: Instant| looked.saturating_duration_since(then) >= SETTLED;
         if let Some((_, came)) = self.before.take_if(|(then, _)| is_long(*then)) {
@@ -281,7 +282,7 @@ impl Ring {
     }
 }
 
-/// Sleeps; whether we were told to stop.
+/// Sleeps; returns whether we were told to stop.
 fn sleep(time: Duration, stop: &AtomicBool) -> bool {
     let until = Instant::now() + time;
     while Instant::now() < until {

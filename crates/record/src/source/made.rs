@@ -1,4 +1,4 @@
-//! A source of packets that a test makes.
+//! A source of packets that a test generates.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,13 +7,14 @@ use tapdex_engine::capture::Interface;
 use super::{CaptureOptions, PacketSource, SourceKind, SourceName};
 use crate::queue::{Feeder, Pressure};
 
-/// What a test makes: packets with their times, or the wish that what came before be written now.
+/// What a test generates: packets with their times, or `None` to have all packets before it written
+/// now.
 pub type Packets = Box<dyn Iterator<Item = Option<(u64, Vec<u8>)>> + Send>;
 
-/// Where the number of a numbered packet is, and what follows from it.
+/// Where the number of a numbered packet is; the bytes after it are derived from it.
 const NUMBER: std::ops::Range<usize> = 42..50;
 
-/// A UDP packet of so many bytes, at least 50, with a number in it that all of them follow from.
+/// A UDP packet of `len` bytes, at least 50, with a number in it that all bytes are derived from.
 pub fn numbered_frame(number: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     let [low, high] = u16::try_from(len.saturating_sub(bytes.len())).unwrap_or(0).to_le_bytes();
@@ -38,8 +39,8 @@ pub(super) struct Made {
 }
 
 impl PacketSource {
-    /// A source of packets that a test makes. It waits as a stream does, or loses packets as an
-    /// interface does.
+    /// A source of packets that a test generates. It waits like a stream, or loses packets like an
+    /// interface.
     pub fn made(name: &str, loses: bool, packets: Packets) -> Self {
         let pressure = if loses { Pressure::Lose } else { Pressure::Wait };
         Self {

@@ -1,6 +1,6 @@
 //! Packets of a stream: a capture that comes through standard input or over TCP.
 //!
-//! A stream that cannot be written down as fast as it comes is made to wait; nothing is lost here.
+//! A stream that comes faster than it can be written is made to wait; nothing is lost here.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -21,9 +21,9 @@ use crate::queue::Feeder;
 
 const WAIT_MS: u16 = 50;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long after a connection was lost the next one is tried.
+/// The first pause before reconnecting after a connection was lost.
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
-/// The most that becomes if connections give no packets.
+/// The longest pause, if connections deliver no packets.
 const RECONNECT_LAST: Duration = Duration::from_secs(60);
 
 /// A connection to a server.
@@ -39,7 +39,8 @@ fn connect_to(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<Con
     for address in addresses {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(stream) => {
-                // A server that loses power says nothing: after a minute it is known to be gone.
+                // A server that loses power does not close the connection: keepalive notices after
+                // a minute.
                 setsockopt(&stream, sockopt::KeepAlive, &true)?;
                 setsockopt(&stream, sockopt::TcpKeepIdle, &30)?;
                 setsockopt(&stream, sockopt::TcpKeepInterval, &10)?;
@@ -52,7 +53,7 @@ fn connect_to(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<Con
     Err(last)
 }
 
-/// Gives the packets of a stream until it ends. A server is connected to again.
+/// Delivers the packets of a stream until it ends. Lost connections to a server are opened again.
 pub(super) fn run(
     name: &SourceName,
     connection: Option<Connection>,
@@ -73,7 +74,7 @@ pub(super) fn run(
         return;
     };
     let mut connection = connection;
-    // In the sandbox names cannot be looked up again.
+    // In the sandbox, names cannot be resolved again.
     let known = connection.as_ref().and_then(|stream| stream.peer_addr().ok());
     let mut pause = RECONNECT_FIRST;
     while !stop.load(Ordering::Relaxed) {
@@ -92,7 +93,7 @@ pub(super) fn run(
             messages.say(Message::warn(text).interface(name.to_string()));
             pause = match feeder.counters.seen.load(Ordering::Relaxed) > before {
                 true => RECONNECT_FIRST,
-                // What only sends rubbish is not asked for it every second.
+                // A server that sends only garbage is not asked every second.
                 false => RECONNECT_LAST.min(2 * pause),
             };
         }
@@ -120,12 +121,12 @@ fn read(
     let feeder = RefCell::new(feeder);
     let plain = decompress(Patient { file, stop, feeder: &feeder });
     let reader = plain.and_then(CaptureReader::open);
-    // What we were told to stop in the middle of is no fault of the stream's.
+    // If we were told to stop in the middle, the stream is not at fault.
     if reader.is_err() && stop.load(Ordering::Relaxed) {
         return Ok(());
     }
     let mut reader = reader.map_err(|error| chain(&error))?;
-    // The numbers in the files of the stream's interfaces, once a packet has come from them.
+    // The numbers that the stream's interfaces have in our files, once a packet has come from them.
     let mut numbers: Vec<Option<u32>> = Vec::new();
     loop {
         let record = match reader.next() {
@@ -139,7 +140,7 @@ fn read(
             take(&mut feeder.borrow_mut(), number, record.time_ns, record.wire_len, &record.data());
             continue;
         }
-        // The interfaces are the reader's, which cannot be asked while it lends the record.
+        // The reader has the interfaces, and cannot be asked while the record is borrowed.
         let (time, wire, data) = (record.time_ns, record.wire_len, record.data().into_owned());
         let known = reader.layout().interfaces.get(at);
         let mut interface = known.map_or(Interface::new(1, 1), Interface::clone);
@@ -163,8 +164,8 @@ fn take(feeder: &mut Feeder, number: u32, time_ns: u64, wire_len: u32, data: &[u
     feeder.packet(number, time_ns, wire_len, data);
 }
 
-/// Reads from something that may have nothing to say for long, and ends when we are told to stop.
-/// While it waits, packets that came before go on to the writer.
+/// Reads from a source that may be silent for long, and ends when we are told to stop. While it
+/// waits, earlier packets go on to the writer.
 struct Patient<'a, 'f, F> {
     file: &'a F,
     stop: &'a AtomicBool,
@@ -182,7 +183,7 @@ impl<F: AsFd> Read for Patient<'_, '_, F> {
             match poll(&mut ready, PollTimeout::from(WAIT_MS)) {
                 Ok(0) | Err(nix::errno::Errno::EINTR) => {}
                 Ok(_) => match nix::unistd::read(self.file, buffer) {
-                    // Somebody else has made it one that does not wait, and has read it.
+                    // Another process has made it non-blocking, and has read from it.
                     Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => {}
                     read => return Ok(read?),
                 },

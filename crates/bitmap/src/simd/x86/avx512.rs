@@ -109,11 +109,11 @@ impl<'a> Eights<'a> {
     }
 }
 
-/// Calls `each` with every eight ids of `a`, the mask of those that there are, and of those in `b`.
+/// Calls `each` with every eight ids of `a`, the mask of valid lanes, and the mask of those in `b`.
 ///
 /// The string instruction compares each of eight ids with each of eight others, up to the first
-/// zero of either. So zeros pad what is left at the end of a list, and the id 0, which can only be
-/// the first, is looked at on its own.
+/// zero of either. So zeros pad the rest at the end of a list, and the id 0, which can only be the
+/// first, is handled separately.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,sse4.2,popcnt")]
 fn meet(a: &Ids16, b: &Ids16, mut each: impl FnMut(__m128i, u8, u8)) {
@@ -134,7 +134,7 @@ fn meet(a: &Ids16, b: &Ids16, mut each: impl FnMut(__m128i, u8, u8)) {
     while let Some(y) = next_y {
         let equal = _mm_cmpistrm::<ANY>(y.lanes, x.lanes);
         found |= low8(_mm_cvtsi128_si32(equal).cast_unsigned());
-        // Branches, although they cannot be foretold in long lists: waiting for the result of a
+        // Branches, although they cannot be predicted in long lists: waiting for the result of a
         // comparison before every load costs more.
         let y_ends = y.last <= x.last;
         if x.last <= y.last {
@@ -158,8 +158,8 @@ fn meet(a: &Ids16, b: &Ids16, mut each: impl FnMut(__m128i, u8, u8)) {
 /// Calls `each` with sixteen ids at a time and the mask of those that are in both lists, and
 /// returns what is left when one of them has fewer than sixteen; for long lists.
 ///
-/// Which list's block ends first cannot be foretold in long lists, so it is no branch, and the
-/// blocks are as long as the wait for the next one allows.
+/// Which list's block ends first cannot be predicted in long lists, so it is not a branch, and the
+/// blocks are as long as the latency of the next load allows.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,sse4.2,popcnt")]
 fn meet_sixteen<'a>(
@@ -271,7 +271,7 @@ fn merge(a: __m512i, b: __m512i) -> (__m512i, __m512i) {
 /// No id: what the lanes past the end of a list hold, greater than or equal to every id.
 const NONE: u16 = u16::MAX;
 
-/// The list without its last id if that is the one that looks like [`NONE`], and whether it was.
+/// The list without its last id if that equals [`NONE`], and whether it did.
 fn split_none(ids: &Ids16) -> (&Ids16, bool) {
     match ids.split_last() {
         Some((&last, rest)) if u16::from_le_bytes(last) == NONE => (rest, true),
@@ -279,7 +279,7 @@ fn split_none(ids: &Ids16) -> (&Ids16, bool) {
     }
 }
 
-/// The ids of two lists; where `both` is false, without those that are in both.
+/// The ids of two lists; if `both` is false, without those that are in both.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt")]
 fn merge_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16, both: bool) -> usize {

@@ -19,11 +19,11 @@ use crate::cmd::progress::Progress;
 use crate::cmd::{device, note};
 use only::Only;
 
-/// Rows of a column if nothing else is asked for.
+/// Rows of a column by default.
 const ROWS: u32 = 64 << 20;
-/// Rows of a column, at most: of more, the GPU builds no index.
+/// The most rows of a column: the GPU builds no index of more.
 const ROWS_MAX: i64 = 1 << 27;
-/// Copies the fastest of which the limits of the bus are.
+/// Copies that are measured; the fastest one is the limit of the bus.
 const BUS_RUNS: usize = 10;
 
 /// Measure how fast a GPU builds indexes, compared with the limit of its bus.
@@ -35,8 +35,8 @@ const BUS_RUNS: usize = 10;
 /// Then sorts and indexes whole segments (segment), encodes sets of ids as in the HiPES paper
 /// (scenarios), and repeats the experiments of IMC'13 and GPU-MASC (papers).
 ///
-/// --only selects parts (columns, segment, scenarios, papers), data, codecs and bits. A kind of
-/// which nothing is named is measured completely:
+/// --only selects parts (columns, segment, scenarios, papers), data, codecs and bits. If nothing of
+/// a kind is named, all of it is measured:
 ///
 ///     tapdex bench gpu --only columns,uniform,8,roaring
 ///
@@ -86,7 +86,7 @@ pub(super) struct Args {
     out: Option<PathBuf>,
 }
 
-/// What all measurements go by.
+/// The settings of all measurements.
 struct Plan<'a> {
     device: &'a Arc<dyn Device>,
     bus: Bus,
@@ -122,7 +122,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Another table is another line here, and another name in [`only::PARTS`].
+/// To add a table, add a line here and a name in [`only::PARTS`].
 fn measure(plan: &Plan<'_>, report: &mut Report<'_>, progress: &Progress) -> anyhow::Result<()> {
     progress.steps(steps(plan));
     report.table(&machine(plan), None)?;
@@ -176,7 +176,7 @@ fn machine(plan: &Plan<'_>) -> Sheet {
     sheet
 }
 
-/// The version of NVIDIA's driver, if the system tells.
+/// The version of NVIDIA's driver, if the system reports it.
 fn driver() -> Option<String> {
     version_in(&std::fs::read_to_string("/proc/driver/nvidia/version").ok()?)
 }
@@ -188,7 +188,7 @@ fn version_in(text: &str) -> Option<String> {
     text.split_whitespace().find(is_version).map(str::to_owned)
 }
 
-/// The processor of the host, if the system tells.
+/// The processor of the host, if the system reports it.
 fn cpu() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let name = text.lines().find_map(|line| line.strip_prefix("model name"))?;

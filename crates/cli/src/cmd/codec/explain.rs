@@ -112,10 +112,11 @@ fn word(line: &Explained, bytes: &[u8]) -> String {
     }
 }
 
-/// A line for the bytes at the end that the codec could not make out.
+/// A line for bytes at the end that the codec could not interpret.
 fn rest(codec: Codec, lines: &[Explained], len_bytes: usize) -> Option<Explained> {
     let offset = match codec {
-        // The last words of a chunk have no line when they are empty, so lines tell nothing.
+        // The last words of a chunk have no line if they are empty, so lines do not show where a
+        // chunk ends.
         Codec::Hipes(width) => len_bytes / width.chunk_bytes() * width.chunk_bytes(),
         _ => lines.last().map_or(0, |line| line.offset + line.width),
     };

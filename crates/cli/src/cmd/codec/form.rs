@@ -1,12 +1,12 @@
-//! A codec together with the options that change its bytes, and what to say when bytes are not
-//! of that form.
+//! A codec together with the options that change its bytes, and the error for bytes of another
+//! form.
 
 use anyhow::{anyhow, ensure};
 use tapdex_bitmap::codec::hipes::Width;
 use tapdex_bitmap::codec::masc::Windowed;
 use tapdex_bitmap::{ALL_CODECS, Bitmap, Chunks, Codec, Cursor, DecodeError};
 
-/// What the name of a codec leaves open.
+/// Options that the name of a codec does not include.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(super) struct Options {
     /// For hipes: chunks of 2^W rows, from 7 to 29 [default: 16].
@@ -112,7 +112,7 @@ pub(super) fn refusal(form: Form, bytes: &[u8], rows: u32, error: &DecodeError) 
 }
 
 fn hints(form: Form, bytes: &[u8], rows: u32, error: &DecodeError) -> impl Iterator<Item = String> {
-    // Few words fit many forms, and a long list is no help.
+    // A few words may fit many forms, and a long list is no help.
     const FORMS_MAX: usize = 3;
     if bytes.is_empty() {
         let hint =

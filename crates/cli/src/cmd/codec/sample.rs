@@ -49,7 +49,7 @@ pub(super) struct Args {
 /// Each id that is drawn may have to be compared with every stretch.
 const CLUSTERS_MAX: i64 = 10_000;
 const CLUSTERS_DEFAULT: u32 = 10;
-/// Not one id in all the rows there can be; smaller numbers vanish next to 1.
+/// Less than one id in the most rows possible; smaller numbers vanish next to 1.
 const DENSITY_MIN: f64 = 1e-10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     ids::write(&family.ids(args.rows, args.seed), out).context(CANNOT_WRITE)
 }
 
-/// So much of the rows, rounded.
+/// This share of the rows, rounded.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to rows")]
 fn share(rows: u32, density: f64) -> u32 {
     (f64::from(rows) * density).round() as u32

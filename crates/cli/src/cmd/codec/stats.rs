@@ -74,7 +74,7 @@ fn ratio(a: u64, b: u64) -> Option<f64> {
     (b != 0).then(|| a as f64 / b as f64)
 }
 
-/// Four digits that count, however small the number is.
+/// Four significant digits, however small the number is.
 fn four_digits(number: f64) -> String {
     format!("{number:.3e}").parse::<f64>().unwrap_or(number).to_string()
 }

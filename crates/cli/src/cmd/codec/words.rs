@@ -7,7 +7,7 @@ use anyhow::bail;
 use super::Lines;
 use crate::cmd::shown;
 
-/// Writes a word a line, and what is left after the last whole word as a shorter one.
+/// Writes one word per line, and the bytes after the last whole word as a shorter one.
 pub(super) fn write(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     let (words, rest) = bytes.as_chunks::<4>();
     for &word in words {
@@ -57,8 +57,8 @@ pub(super) fn read(input: &mut dyn BufRead) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The number that hex digits stand for. Of more than eight the last eight count; the caller
-/// refuses those.
+/// The number that hex digits stand for. Of more than eight digits the last eight count; the caller
+/// refuses such words.
 fn number(digits: &[u8]) -> Option<u32> {
     digits
         .iter()

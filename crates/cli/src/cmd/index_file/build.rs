@@ -227,7 +227,7 @@ impl Args {
         Ok(())
     }
 
-    /// Sees whether the output may be written, before hours are spent on it.
+    /// Checks whether the output may be written, before hours are spent on it.
     fn check_output(&self) -> anyhow::Result<()> {
         let output = &self.output;
         let exists = output.symlink_metadata().is_ok();
@@ -372,7 +372,7 @@ impl Args {
             Some(device) => {
                 let mut builder = GpuBuilder::new(device);
                 write_columns(&mut builder, &columns, &mut writer, progress)?;
-                // Where fewer columns at a time helped, there is nothing to be told.
+                // If it was enough to build fewer columns at a time, nothing is reported.
                 if let Some(trouble) = builder.trouble().filter(|_| builder.built().cpu > 0) {
                     let built = counted(builder.built().cpu, "column");
                     note(&format!(
@@ -409,7 +409,7 @@ impl<'a> Reading<'a> {
         Self { progress, bytes: 0, total: files.map(len).sum() }
     }
 
-    /// So many more bytes were read, and there are so many rows.
+    /// Adds bytes that were read; `rows` is the number of rows so far.
     pub(super) fn add(&mut self, bytes: usize, rows: usize) {
         self.bytes += bytes as u64;
         let text = |elapsed: Duration| {
@@ -441,7 +441,7 @@ fn write_columns(
     })
 }
 
-/// What `work` makes of each item, in order, on so many threads.
+/// Applies `work` to each item on a number of threads; the results are in order.
 fn side_by_side<T: Sync, R: Send>(
     threads: usize,
     items: &[T],

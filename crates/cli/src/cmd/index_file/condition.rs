@@ -9,7 +9,7 @@ use tapdex_engine::index::{FieldIndex, Index, Rows};
 use super::value;
 use crate::cmd::shown;
 
-/// A field and the values that are wanted in it, or are not.
+/// A field and the values that rows must have in it, or must not have.
 #[derive(Debug)]
 pub(super) struct Condition<'i> {
     field: FieldIndex<'i>,
@@ -127,8 +127,8 @@ impl<'i> Condition<'i> {
     }
 }
 
-/// The name of the field, whether the condition is negated, and where the values start. Of names
-/// that fit, such as `a` and `a=b`, the longest is meant.
+/// The name of the field, whether the condition is negated, and where the values start. If several
+/// names fit, such as `a` and `a=b`, the longest is taken.
 fn split<'t>(index: &Index, text: &'t str, start: usize) -> Result<(&'t str, bool, usize), Fault> {
     let operator = |at: usize| {
         let rest = text[at..].trim_start();

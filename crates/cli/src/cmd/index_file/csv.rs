@@ -18,15 +18,15 @@ use crate::cmd::shown;
 
 /// How much is read at a time.
 const BLOCK_BYTES: usize = 1 << 20;
-/// A line is in memory whole; what is longer is no table.
+/// A line is in memory as a whole; a file with longer lines is not a table.
 const LINE_BYTES_MAX: usize = 1 << 24;
 /// Digits that always fit into 64 bits.
 const DIGITS_MAX: usize = 19;
 
-/// The columns that are wanted, with what has been read of them so far.
+/// The requested columns, with the values read so far.
 #[derive(Debug)]
 pub(super) struct Columns {
-    /// None until the first header says which there are, if all are wanted.
+    /// If all columns are wanted: none until the first header names them.
     fields: Vec<Planes>,
     wants_all: bool,
     time: Option<String>,
@@ -34,7 +34,7 @@ pub(super) struct Columns {
     rows: u32,
 }
 
-/// What a column of a file is good for.
+/// What a column of a file is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Skip,
@@ -43,7 +43,7 @@ enum Place {
 }
 
 impl Columns {
-    /// The columns of these fields, or of all that there are, and that of the times.
+    /// The columns of these fields, or of all fields, and the column of the times.
     pub(super) fn new(fields: Option<Vec<Planes>>, time: Option<&str>) -> Self {
         Self {
             wants_all: fields.is_none(),
@@ -84,7 +84,7 @@ impl Columns {
         Ok(())
     }
 
-    /// What each column of a file is good for.
+    /// What each column of a file is used for.
     fn places(&mut self, names: &[String]) -> anyhow::Result<Vec<Place>> {
         if self.wants_all && self.fields.is_empty() {
             for name in names.iter().filter(|&name| Some(name) != self.time.as_ref()) {
@@ -130,7 +130,7 @@ fn names(header: &[u8]) -> anyhow::Result<Vec<String>> {
     cells(header).map(name).collect()
 }
 
-/// The lines of a file, whose columns are good for this and that.
+/// The lines of a file, and what its columns are used for.
 struct Lines<'f> {
     file: &'f str,
     names: Vec<String>,
@@ -172,7 +172,7 @@ impl Lines<'_> {
     }
 
     /// Reads the values of the first line and returns how long it is, end included. `None` if it
-    /// is one that has to be looked at more closely: blank, with quotes, without an end, or wrong.
+    /// needs a closer look: if it is blank, has quotes, has no end, or is wrong.
     fn scan(&mut self, block: &[u8]) -> Option<usize> {
         self.values.clear();
         let (mut at, last) = (0, self.places.len() - 1);
@@ -208,7 +208,7 @@ impl Lines<'_> {
         Some(at)
     }
 
-    /// The same for any line. Says whether there is anything in it.
+    /// The same for any line. Returns whether there is anything in it.
     fn split(&mut self, line: &[u8]) -> anyhow::Result<bool> {
         self.values.clear();
         if line.trim_ascii().is_empty() {
@@ -289,7 +289,7 @@ struct Blocks<'i> {
     file: &'i str,
     input: &'i mut dyn Read,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that are filled, and those of them that have been given out.
+    /// Bytes of the buffer that are filled, and those of them that have been returned.
     filled: usize,
     given: usize,
 }
@@ -332,7 +332,7 @@ impl<'i> Blocks<'i> {
 mod tests {
     use super::*;
 
-    /// Gives few bytes at a time.
+    /// Returns few bytes at a time.
     struct Trickle<'t>(&'t [u8]);
 
     impl Read for Trickle<'_> {

@@ -6,7 +6,7 @@ use tapdex_engine::index::Width;
 
 use crate::cmd::codec::Choice;
 
-/// What a `--field` says; what it leaves open comes from the other flags or from the data.
+/// The contents of a `--field`; what it does not say comes from the other flags or from the data.
 #[derive(Debug, Clone)]
 pub(super) struct FieldArg {
     pub(super) name: String,
@@ -65,7 +65,7 @@ pub(super) fn parse_digits(text: &str) -> Result<Width, String> {
     }
 }
 
-/// The digits of a field, most significant first. An odd byte stands first, alone.
+/// The digits of a field, most significant first. An odd byte comes first, alone.
 pub(super) fn widths(bits: u32, digits: Option<Width>) -> Vec<Width> {
     let bytes = bits / 8;
     let default = if bits == 16 { Width::Short } else { Width::Byte };

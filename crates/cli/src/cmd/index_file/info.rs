@@ -41,7 +41,7 @@ struct ColumnInfo<'a> {
     bytes: u64,
 }
 
-/// What is to be said about a file.
+/// What is shown about a file.
 struct Info<'a> {
     index: &'a Index,
     /// The first and the last time.
@@ -215,7 +215,7 @@ impl<'a> Info<'a> {
     }
 }
 
-/// A name in full, fit for a terminal.
+/// A name in full, safe for a terminal.
 fn shown_whole(name: &str) -> String {
     name.escape_debug().to_string()
 }

@@ -11,7 +11,7 @@ use super::store::Column;
 /// Rows that are read at a time.
 const BLOCK_ROWS: usize = 1 << 16;
 
-/// Calls `each` with whole values of so many bytes.
+/// Calls `each` with whole values of a number of bytes.
 fn blocks(
     file: &str,
     input: &mut dyn Read,

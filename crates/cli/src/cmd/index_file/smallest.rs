@@ -8,7 +8,7 @@ use super::store::Column;
 const SAMPLE_ROWS: usize = 1 << 20;
 
 /// The codec, HiPES aside, in which the bitmaps of the first rows have the fewest bytes together;
-/// of several, the one with the lowest number.
+/// if several are equal, the one with the lowest number.
 pub(super) fn codec(column: &Column) -> Codec {
     let rows = column.digits().rows().min(SAMPLE_ROWS);
     let values = || column.values(0..rows);

@@ -66,8 +66,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Sorts the rows by fields, the first of which counts most, and returns which row each was
-    /// before. Rows that are equal stay in order. Times stay where they are.
+    /// Sorts the rows by fields, the first of which counts most, and returns the original number of
+    /// each row. Equal rows stay in order. Times stay where they are.
     pub(super) fn sort(&mut self, by: &[usize]) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.rows).collect();
         let mut target = vec![0; order.len()];
@@ -91,7 +91,8 @@ impl Table {
     }
 }
 
-/// Sorts rows by their digits into `target`; does nothing if all are the same, and says so.
+/// Sorts rows by their digits into `target`; does nothing if all are the same, and returns whether
+/// it did something.
 fn pass<D: Copy + Into<usize>>(digits: &[D], order: &[u32], target: &mut [u32]) -> bool {
     let mut starts = vec![0_usize; 1 << 16];
     digits.iter().for_each(|&digit| starts[digit.into()] += 1);
@@ -136,7 +137,7 @@ impl Planes {
         &self.name
     }
 
-    /// Adds the value of the next row, or says why it cannot stand there.
+    /// Adds the value of the next row; the error says why it is not allowed.
     pub(super) fn push(&mut self, value: Value) -> Result<(), String> {
         let rest = value.number.checked_shr(8 * planes_len(&self.planes)).unwrap_or(0);
         if rest != 0 || value.kind != ValueKind::Number {

@@ -11,12 +11,12 @@ pub(super) enum ValueKind {
     Ipv4,
     /// Six bytes in hexadecimal with colons between them.
     Mac,
-    /// As RFC 4291 has it.
+    /// As in RFC 4291.
     Ipv6,
 }
 
 impl ValueKind {
-    /// The bits of a field that holds such values; `None` if any will do.
+    /// The bits of a field that holds such values; `None` if any number of bits fits.
     pub(super) fn bits(self) -> Option<u32> {
         match self {
             ValueKind::Number => None,
@@ -49,7 +49,7 @@ pub(super) struct Value {
 pub(super) struct Bad {
     /// The byte at which it goes wrong.
     pub(super) at: usize,
-    /// What stands there, or does not.
+    /// What is wrong there.
     pub(super) what: &'static str,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Value, Bad> {
     if let [b'0', b'x' | b'X', digits @ ..] = text {
         return hexadecimal(digits).map_err(|bad| Bad { at: bad.at + 2, ..bad });
     }
-    // Nearly all values: found out before the text is looked through for signs of others.
+    // Nearly all values are decimal: tried before the text is searched for other forms.
     match decimal(text) {
         Ok(value) => Ok(value),
         Err(_) if text.contains(&b':') => colons(text),
@@ -158,7 +158,7 @@ fn colons(text: &[u8]) -> Result<Value, Bad> {
 }
 
 impl Value {
-    /// Says why the value cannot stand in a field of so many bits; nothing if it can.
+    /// Why the value does not fit into a field of this many bits; `None` if it does.
     pub(super) fn misfit(self, bits: u32) -> Option<String> {
         if let Some(needed) = self.kind.bits().filter(|&needed| needed != bits) {
             let name = self.kind.name();

@@ -70,7 +70,7 @@ pub(super) fn check(settings: &Settings, out: &mut dyn Write) -> anyhow::Result<
     let archive = Archive::open(&settings.archive).ok();
     let prepared = Prepared::new();
     give_up_privileges(settings)?;
-    // Before the sandbox shuts off the file that has the names of users.
+    // Before the sandbox makes the file with the names of users unreadable.
     let standing = Standing::of_this_process()?;
     let entered = sandbox::enter(&needs(settings));
     let mut rows = rows(&standing, &entered);
@@ -95,7 +95,7 @@ pub(super) fn check(settings: &Settings, out: &mut dyn Write) -> anyhow::Result<
     }
 }
 
-/// What the kernel says of the process: a name, what was found, whether that is as it should be.
+/// What the kernel says about the process: a name, what was found, and whether that is right.
 fn rows(standing: &Standing, entered: &Entered) -> Vec<(&'static str, String, bool)> {
     let capabilities = match &standing.capabilities[..] {
         [] => "none".to_owned(),

@@ -1,4 +1,4 @@
-//! What a recorder says on standard error: lines for people, or JSON for journals.
+//! Messages of a recorder on standard error: lines for people, or JSON for journals.
 
 use std::fmt;
 use std::io;
@@ -47,7 +47,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Has messages of this process written, from now on.
+    /// Writes the messages of this process from now on.
     pub(super) fn start(self) {
         let level = match self.level {
             LogLevel::Error => LevelFilter::ERROR,
@@ -59,9 +59,9 @@ impl Log {
             .with_max_level(level)
             .with_writer(io::stderr)
             .with_ansi(false)
-            // Nobody is left to be told when writing fails, and recording goes on.
+            // If writing fails there is nobody left to tell, and recording goes on.
             .log_internal_errors(false);
-        // It fails if there is one already, which then goes on.
+        // It fails if there is a subscriber already, which then stays.
         drop(match self.format {
             LogFormat::Text => log.event_format(Plain).try_init(),
             LogFormat::Json => log
@@ -107,7 +107,7 @@ pub(super) fn write(message: &Message) {
     }
 }
 
-/// The text alone, as all commands write it. It says all that the fields do.
+/// Only the text, as all commands write it. It includes what the fields say.
 struct Plain;
 
 impl<S, N> FormatEvent<S, N> for Plain

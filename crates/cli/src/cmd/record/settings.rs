@@ -17,10 +17,10 @@ use super::super::device::DeviceArg;
 use super::Args;
 use super::log::{Log, LogFormat, LogLevel};
 
-/// How much of a disk is used unless something else is said.
+/// How much of a disk is used by default.
 const PERCENT: f64 = 90.0;
 
-/// A file of settings.
+/// A settings file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 struct Config {
@@ -58,7 +58,7 @@ impl Default for OneOrMore {
     }
 }
 
-/// Bytes that a file of settings has at most.
+/// The most bytes of a settings file.
 const CONFIG_LEN_MAX: u64 = 1 << 20;
 
 impl Config {
@@ -161,13 +161,13 @@ impl Settings {
         self.sources.iter().filter_map(port).collect()
     }
 
-    /// Whether it has taken as long as was asked for.
+    /// Whether the requested duration is over.
     pub(super) fn is_enough(&self, ran: Duration) -> bool {
         self.duration.is_some_and(|most| ran >= most)
     }
 }
 
-/// How messages are written, by options and by what a file says.
+/// How messages are written, by the options and the settings file.
 pub(super) fn log(args: &Args, format: Option<LogFormat>, level: Option<LogLevel>) -> Log {
     let level = args.log_level.or(args.quiet.then_some(LogLevel::Warn)).or(level);
     Log {
@@ -211,7 +211,7 @@ fn retention(args: &Args, file: &Config) -> anyhow::Result<Retention> {
 mod tests {
     use super::*;
 
-    /// The example in the tree, as it is and with all that it only mentions.
+    /// The example in the repository, as it is and with the settings that are commented out.
     #[test]
     fn the_example_is_understood() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/record.toml");

@@ -1,5 +1,4 @@
-//! What is said while recording: a line on the terminal that changes every second, and what went
-//! wrong.
+//! The output while recording: a line on the terminal that changes every second, and problems.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,10 +11,10 @@ use tapdex_record::status::{Losses, Status};
 use super::super::counted;
 use super::log;
 
-/// How often losses are complained of, where there is no line that shows them.
+/// How often losses are reported, if there is no line that shows them.
 const LOSSES_EVERY: Duration = Duration::from_secs(10);
 
-/// The line, and what was said last.
+/// The line, and what was reported last.
 #[derive(Debug)]
 pub(super) struct Shown {
     screen: bool,
@@ -29,13 +28,13 @@ impl Shown {
         Self { screen, is_drawn: false, lost: 0, complained: None }
     }
 
-    /// Says what happened.
+    /// Reports a message.
     pub(super) fn message(&mut self, message: &Message) {
         self.clear();
         log::write(message);
     }
 
-    /// Shows how it is.
+    /// Shows the status.
     pub(super) fn status(&mut self, status: &Status, quiet: bool) {
         let lost = status.lost().sum();
         let due = self.complained.is_none_or(|at| at.elapsed() >= LOSSES_EVERY);
@@ -60,7 +59,7 @@ impl Shown {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.is_drawn) {
             drop(write!(io::stderr(), "\r\x1b[K"));
@@ -75,7 +74,7 @@ fn columns() -> usize {
     size.map_or(80, |size| usize::from(size.ws_col)).saturating_sub(1).max(20)
 }
 
-/// How it is, on one line: what matters most comes first.
+/// The status on one line: what matters most comes first.
 fn text(status: &Status) -> String {
     let seconds = status.updated_ns.saturating_sub(status.started_ns) / 1_000_000_000;
     let mut text = String::new();
@@ -109,7 +108,7 @@ fn text(status: &Status) -> String {
 fn losses(lost: &Losses) -> String {
     match lost.sum() {
         0 => "0".to_owned(),
-        // Those of the indexer are none.
+        // The indexer never loses any.
         _ => format!("if {} ring {} disk {}", lost.interface, lost.kernel, lost.writer),
     }
 }

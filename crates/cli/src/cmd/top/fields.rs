@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use tapdex_engine::fields::{self, NAMES, Name};
 
-/// Finds what a name stands for; shells complete the names.
+/// Parses a name; shells complete the names.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NameParser;
 

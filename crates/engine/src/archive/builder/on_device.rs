@@ -1,4 +1,4 @@
-//! The index step of a segment on a device, and what becomes of it where that fails.
+//! The index step of a segment on a device, and what happens if that fails.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use crate::error::IndexError;
 use crate::fields::Place;
 use crate::lock;
 
-/// Failures, one after the other, after which the device is not asked again.
+/// Failures in a row after which the device is not used again.
 const FAILURES_MAX: u32 = 3;
 
 /// What a device did.
@@ -64,7 +64,7 @@ impl<'a> SharedDevice<'a> {
 }
 
 impl SegmentBuilder {
-    /// Writes the index with the help of the device; `None` if that is to be done without it.
+    /// Writes the index with the help of the device; `None` if it has to be written without it.
     pub(super) fn write_on_device(
         &mut self,
         target: &Target<'_>,
@@ -84,7 +84,7 @@ impl SegmentBuilder {
                 return Some(Ok(bytes));
             }
             Err(error @ (SegmentFailed::Device(_) | SegmentFailed::Disorder)) => error.to_string(),
-            // What the device handed over cannot be an index.
+            // What the device returned cannot be an index.
             Err(SegmentFailed::Index(
                 error @ (IndexError::BadInput { .. } | IndexError::Build(_)),
             )) => error.to_string(),
@@ -103,7 +103,7 @@ impl SegmentBuilder {
         let keys = self.flows.sort_keys();
         let own = self.own.iter().map(Plane::digits).collect();
         let segment = SegmentKeys { words: keys.words(), flow_of: &self.flow_of, own };
-        // Until the columns are there: they are those of the segment that was sorted last.
+        // Held until the columns are built: the device builds them for the segment it sorted last.
         let mut device = lock(device);
         let order = device.sort(&segment)?;
         check(&order, self.flows.len(), rows)?;
@@ -124,7 +124,7 @@ impl SegmentBuilder {
             own: row_own,
         };
         let schema = sample.schema(target, runs, digits).map_err(IndexError::from)?;
-        // What few flows have is not with the device.
+        // The wide parts, which few flows have, are not on the device.
         let wide_digits: Vec<Vec<u16>> = places(target.fields)
             .map(|(width, place)| {
                 let mut digits = Vec::new();
@@ -154,8 +154,8 @@ impl SegmentBuilder {
     }
 }
 
-/// Whether what a device says can be the order of a segment, as far as it is used before the writer
-/// has seen it. That the records are each there once the writer checks itself.
+/// Checks whether what a device returned can be the order of a segment, as far as it is used before
+/// the writer sees it. The writer itself checks that each record is there once.
 fn check(order: &SegmentOrder, flows: usize, rows: u32) -> Result<(), SegmentFailed> {
     let SegmentOrder { flows: numbers, starts, records } = order;
     let is_right = numbers.len() == flows

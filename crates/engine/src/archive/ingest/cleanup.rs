@@ -10,8 +10,8 @@ use crate::archive::recording::is_recording;
 use crate::archive::{Archive, ArchiveError, PACKETS_NAME};
 
 impl Ingest<'_> {
-    /// Removes what no longer belongs to a capture, once all its parts are written. `last` is what
-    /// its last part says.
+    /// Removes what no longer belongs to a capture, once all its parts are written. `last` is from
+    /// the note of its last part.
     pub(super) fn clean_up(
         &self,
         run: &Run<'_>,
@@ -61,7 +61,7 @@ impl Ingest<'_> {
                 continue;
             }
             for (path, note) in segments {
-                // Where it went on from these, they are its first parts.
+                // If the capture was continued from these, they are its first parts.
                 let is_old = version(&note.source) != version(source) || self.force || is_renamed;
                 if capture_name(path) != name && is_old {
                     self.archive.remove_if_there(path)?;
@@ -78,8 +78,8 @@ impl Ingest<'_> {
 }
 
 impl Archive {
-    /// The copy that a segment was made of, if it is one of ours: a name in our folder of packets.
-    /// Whatever else a note says, it may be read and is not ours to remove.
+    /// The copy that a segment was made from, if it is one of ours: a name in our folder of
+    /// packets. Any other file that a note names may be read, but is not ours to remove.
     fn own_copy(&self, source: &SourceFile) -> Option<PathBuf> {
         let path = source.path();
         let name = path.strip_prefix(Path::new("..").join(PACKETS_NAME)).ok()?;

@@ -11,10 +11,11 @@ use crate::beneath::Rights;
 use crate::capture::{CaptureReader, DecompressError, is_capture};
 use crate::storage::temporary_path;
 
-/// As many bytes of a stream as tell whether it is a capture.
+/// Bytes of a stream that are enough to tell whether it is a capture.
 const FIRST_BYTES: usize = 64;
 
-/// Times as many bytes that a packed capture may have unpacked, and bytes that any may have.
+/// How many times larger a compressed capture may be when unpacked, and a size that is always
+/// allowed.
 const UNPACKED_RATIO: u64 = 100;
 const UNPACKED_BYTES: u64 = 256 << 20;
 
@@ -22,7 +23,7 @@ const UNPACKED_BYTES: u64 = 256 << 20;
 pub(super) struct StreamToCopy<'a> {
     /// Its bytes, decompressed.
     pub(super) bytes: &'a mut dyn Read,
-    /// What errors call it.
+    /// The name to use in errors.
     pub(super) name: &'a Path,
     /// If it is compressed: its compressed bytes, as far as they are known.
     pub(super) packed: Option<&'a AtomicU64>,
@@ -86,7 +87,7 @@ impl Ingest<'_> {
                 Ok(len) => {
                     let bytes = &buffer[..len];
                     if copied == 0 {
-                        // Before the disk is full of it.
+                        // Checked before it fills the disk.
                         check_is_capture(bytes, name)?;
                     }
                     copied += len as u64;
@@ -108,7 +109,7 @@ impl Ingest<'_> {
         }
     }
 
-    /// The limit that so many unpacked bytes are beyond, if they are.
+    /// The limit that this number of unpacked bytes exceeds, if any.
     fn unpack_limit(
         &self,
         packed: &AtomicU64,
@@ -126,13 +127,13 @@ impl Ingest<'_> {
         if bytes > most {
             return Some(limit);
         }
-        // Others need room, too, and so does its index.
+        // Other programs need room, too, and so does the index.
         let most = free.map(|free| free / 10 * 9).filter(|&most| bytes > most)?;
         Some(UnpackLimit::Disk { bytes: most })
     }
 }
 
-/// Refuses what does not start as a capture does.
+/// Refuses bytes that do not start like a capture.
 fn check_is_capture(bytes: &[u8], name: &Path) -> Result<(), ArchiveError> {
     if is_capture(bytes) {
         return Ok(());
@@ -164,7 +165,7 @@ impl<R: Read> Read for Counted<'_, R> {
     }
 }
 
-/// Whether a compressed stream is damaged, and not what it is read from.
+/// Whether the compressed stream is damaged, rather than the file or pipe that it is read from.
 fn is_broken_stream(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<DecompressError>())
 }

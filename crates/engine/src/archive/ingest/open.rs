@@ -17,7 +17,7 @@ use crate::capture::{CaptureReader, Compression, decompress};
 use crate::lock;
 use crate::storage::{Metadata, ReadFile, Reader, Whose};
 
-/// The segments of captures, by where the capture is: their index files, and what they say.
+/// The segments of captures, by the path of the capture: their index files and notes.
 pub(super) type Known = BTreeMap<PathBuf, Vec<(PathBuf, Note)>>;
 
 /// A capture that is being read, and where it goes on.
@@ -26,7 +26,7 @@ pub(super) struct OpenCapture {
     /// What all its segments say about it.
     pub(super) source: SourceFile,
     pub(super) path: PathBuf,
-    /// What was wrong with the stream that it is our copy of.
+    /// What was wrong with the stream, if this is our copy of one.
     pub(super) broken: Option<String>,
 }
 
@@ -38,7 +38,7 @@ struct Origin<'a> {
 }
 
 impl Ingest<'_> {
-    /// The segments that are there, by the capture that they were made of.
+    /// The existing segments, by the capture that they were made from.
     pub(super) fn known(&self, inputs: &[Input]) -> Result<Known, ArchiveError> {
         let folder = self.archive.segments_folder();
         // The segments of recordings are known by their names.
@@ -53,7 +53,7 @@ impl Ingest<'_> {
         };
         let mut known = Known::new();
         for path in self.archive.index_files()?.into_iter().filter(|path| is_wanted(path)) {
-            // One that cannot be opened is not known: its capture is indexed again.
+            // A segment that cannot be opened does not count: its capture is indexed again.
             let Ok(segment) = Segment::open(self.archive.storage(), &path) else { continue };
             let note = segment.note();
             let origin = folder.join(note.source.origin());
@@ -88,7 +88,7 @@ impl Ingest<'_> {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             return self.open_stream(run, path, &name).map(Some);
         }
-        // Given twice, it would be in two threads' way.
+        // If it was given twice, two threads would get in each other's way.
         if !lock(&run.taken).insert(origin.clone()) {
             run.report(input, |report| report.skipped = true);
             return Ok(None);
@@ -118,7 +118,7 @@ impl Ingest<'_> {
         Ok(Some(capture))
     }
 
-    /// What the last segment of a capture says, if its segments still fit the capture.
+    /// The note of the last segment of a capture, if its segments still fit the capture.
     fn unchanged<'r>(
         &self,
         run: &'r Run<'_>,
@@ -174,7 +174,7 @@ impl Ingest<'_> {
         let copy = paths.find(|path| !self.files().has_name(path)).unwrap_or_default();
         let file = open_stream(stream).map_err(|e| ArchiveError::io("open", stream, e))?;
         let metadata = file.metadata().map_err(|e| ArchiveError::io("read", stream, e))?;
-        // A pipe has no rights that say anything; a file on standard input has.
+        // The permissions of a pipe mean nothing; those of a file on standard input do.
         let rights = match metadata.is_file() {
             true => Rights::of(&file).map_err(|e| ArchiveError::io("read", stream, e))?,
             false => Rights::GROUP,
@@ -188,7 +188,7 @@ impl Ingest<'_> {
         let broken = self.copy(run, to_copy, &copy, rights)?;
         let capture = self.start(&copy, None);
         if matches!(&capture, Err(ArchiveError::Capture { source, .. }) if !source.is_io()) {
-            // No capture: not worth keeping.
+            // Not a capture, so not worth keeping.
             drop(self.files().remove(&copy));
         }
         let mut capture = capture?;

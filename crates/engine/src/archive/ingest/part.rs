@@ -14,10 +14,10 @@ use crate::beneath::Rights;
 use crate::capture::CaptureError;
 use crate::storage::{Publish, ReadFile, Whose};
 
-/// Packets between two looks at the clock and at whether to stop.
+/// Packets between two checks of the clock and of whether to stop.
 const STEP_RECORDS: usize = 1 << 14;
 
-/// A part that was read: what its segment says about itself, and who may read it.
+/// A part that was read: the note of its segment, and who may read it.
 struct PartRead {
     packets: PathBuf,
     is_recording: bool,
@@ -57,7 +57,7 @@ impl Ingest<'_> {
         }
         if let Some(last) = run.parts.written(input, part.note.source.clone()) {
             self.clean_up(run, input, &part.packets, &last)?;
-            // Those that stay do no harm.
+            // Drafts that cannot be removed do no harm.
             if part.is_recording {
                 drop(self.archive.remove_drafts());
             }
@@ -96,7 +96,7 @@ impl Ingest<'_> {
         Ok(PartRead { packets, is_recording, note, rights })
     }
 
-    /// What the segment says about itself, and who may read it: whoever may read the packets.
+    /// The note of the segment, and who may read it: whoever may read the packets.
     fn describe(
         &self,
         builder: &mut SegmentBuilder,
@@ -114,7 +114,7 @@ impl Ingest<'_> {
         source.end = capture.reader.position();
         let sum = ends_sum(file.file(), source.start, source.end).map_err(failed("read"))?;
         source.sum = sum.unwrap_or(0);
-        // A segment that is full may be the last one all the same.
+        // A full segment may still be the last one.
         source.last = !builder.is_full(&self.limits()) || source.end == len;
         source.cut_short = matches!(ended, Some(CaptureError::Truncated { .. }));
         let mut damage = ended.map(|error| error.to_string());
@@ -150,8 +150,8 @@ impl Ingest<'_> {
         written.map_err(ArchiveError::index(path))
     }
 
-    /// Reads packets until the segment is full or the capture ends; what is wrong with it, if it
-    /// ends for that.
+    /// Reads packets until the segment is full or the capture ends. Returns what is wrong with the
+    /// capture, if it ends for that reason.
     fn fill(
         &self,
         run: &Run<'_>,
@@ -185,7 +185,7 @@ impl Ingest<'_> {
     }
 }
 
-/// Takes so many packets; whether there may be more.
+/// Takes in this many packets; returns whether there may be more.
 fn take_records(
     builder: &mut SegmentBuilder,
     capture: &mut OpenCapture,

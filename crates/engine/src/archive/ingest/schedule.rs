@@ -23,12 +23,12 @@ pub(super) struct Queue {
 
 struct Jobs {
     waiting: VecDeque<Job>,
-    /// Jobs that may give rise to others.
+    /// Running jobs that may still add others.
     running: usize,
 }
 
 impl Queue {
-    /// One job for each of so many inputs.
+    /// One job for each input.
     pub(super) fn new(inputs: usize) -> Self {
         let waiting = (0..inputs).map(|input| Job { input, capture: None }).collect();
         Self { jobs: Mutex::new(Jobs { waiting, running: 0 }), changed: Condvar::new() }
@@ -56,15 +56,15 @@ impl Queue {
     }
 }
 
-/// A job that may give rise to another, as long as this lives. If its thread panics, the others do
-/// not wait for it.
+/// A job that may add another one as long as this lives. If its thread panics, the others do not
+/// wait for it.
 pub(super) struct Running<'q> {
     queue: &'q Queue,
     ended: bool,
 }
 
 impl Running<'_> {
-    /// The job gives rise to no others but `next`.
+    /// Ends the job: it adds no other than `next`.
     pub(super) fn end(&mut self, next: Option<Job>) {
         if std::mem::replace(&mut self.ended, true) {
             return;
@@ -92,7 +92,7 @@ pub(super) struct AllParts(Mutex<Vec<Parts>>);
 struct Parts {
     /// Those that are not written yet.
     running: u32,
-    /// What the last one says, as soon as it is written.
+    /// The source of the last part, as soon as that is written.
     last: Option<SourceFile>,
 }
 
@@ -106,8 +106,8 @@ impl AllParts {
         lock(&self.0)[input].running += 1;
     }
 
-    /// A part is written. If it was the last one to be written, in whichever order, returns what
-    /// the last part of the capture says.
+    /// A part is written. If all parts are written now, in whichever order, returns the source of
+    /// the capture's last part.
     pub(super) fn written(&self, input: usize, source: SourceFile) -> Option<SourceFile> {
         let parts = &mut lock(&self.0)[input];
         parts.running = parts.running.saturating_sub(1);

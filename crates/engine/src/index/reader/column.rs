@@ -122,7 +122,7 @@ impl<'a> Column<'a> {
         self.keys.binary_search_by_key(&value, |&key| u16::from_le_bytes(key)).ok()
     }
 
-    /// The rows in which key number `i` stands.
+    /// The rows that have key number `i`.
     pub fn bitmap(&self, i: usize) -> Result<Bitmap<'a>, IndexError> {
         if i >= self.len() {
             let max = self.len().saturating_sub(1) as u128;
@@ -151,7 +151,8 @@ impl<'a> Column<'a> {
                         add(found, IndexError::EmptyBitmap { section, key, offset });
                     }
                     rows += count;
-                    // Past that the column is wrong anyhow, and a few bytes may say many rows.
+                    // Beyond that the column is wrong in any case, and a few bytes may stand for
+                    // many rows.
                     if rows <= expected {
                         sum = sum.wrapping_add(parting.sum(&bitmap));
                     }

@@ -78,8 +78,8 @@ impl<'a> Section<'a> {
         check_sum(&|| self.name(), offset, self.block(block), stored)
     }
 
-    /// So many bytes from `start` on, counted from the start of the section. The blocks in which
-    /// they lie are checked first, if that was not done before.
+    /// `len` bytes from `start` on, counted from the start of the section. The blocks that they are
+    /// in are checked first, unless that was done before.
     pub(crate) fn read(&self, start: u64, len: u64) -> Result<&'a [u8], IndexError> {
         let (entry, index) = (self.entry(), self.index);
         let end = start.saturating_add(len);
@@ -113,7 +113,7 @@ impl<'a> Section<'a> {
     pub(super) fn verify(&self, found: &mut Verified) {
         if let Err(error) = self.check_sums() {
             found.add(error);
-            // They say nothing about the blocks, then.
+            // Damaged checksums say nothing about the blocks.
             return;
         }
         for block in 0..blocks(self.len()) {

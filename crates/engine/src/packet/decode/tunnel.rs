@@ -1,7 +1,7 @@
 //! Packets inside packets: one level of them.
 //!
-//! A tunnel's own header must be whole and make sense, or there is no tunnel. Of the packet inside
-//! as much is kept as is there.
+//! A tunnel's own header must be complete and valid, or there is no tunnel. The packet inside is
+//! kept as far as it is there.
 
 use super::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPES_VLAN, Fragment, Headers, Inner, Tunnel, addresses,
@@ -16,15 +16,15 @@ const PORT_GTP: u16 = 2152;
 const IPV4_IN_IP: u8 = 4;
 /// Protocol number of IPv6 in IP.
 const IPV6_IN_IP: u8 = 41;
-/// What GRE calls an Ethernet frame.
+/// The type that GRE has for an Ethernet frame.
 const ETHERTYPE_BRIDGED: u16 = 0x6558;
 /// The GTP-U message that has a packet in it.
 const GTP_PACKET: u8 = 255;
 
-/// What is inside of a UDP datagram, whose ports are in `target`.
+/// The packet inside a UDP datagram, whose ports are in `target`.
 #[inline]
 pub(super) fn udp(datagram: &[u8], target: &mut Headers) {
-    // Most datagrams are told here.
+    // Most datagrams are ruled out here.
     if target.port_dst == PORT_VXLAN {
         enter(vxlan(datagram), target);
     } else if target.port_dst == PORT_GTP || target.port_src == PORT_GTP {
@@ -32,7 +32,7 @@ pub(super) fn udp(datagram: &[u8], target: &mut Headers) {
     }
 }
 
-/// What is inside of an IP packet with some other protocol.
+/// The packet inside an IP packet with some other protocol.
 #[inline]
 pub(super) fn ip(proto: u8, payload: &[u8], target: &mut Headers) {
     match proto {
@@ -83,7 +83,7 @@ fn gre(payload: &[u8]) -> Found {
 #[inline(never)]
 fn vxlan(datagram: &[u8]) -> Found {
     let (header, rest) = datagram.split_first_chunk::<16>()?;
-    // The id is valid.
+    // The flag for a valid id.
     if header[8] & 8 == 0 {
         return None;
     }

@@ -1,17 +1,18 @@
-//! Programs for long lists: compiled in short, and widened.
+//! Programs for long lists: compiled with few values, and then widened.
 //!
-//! libpcap's optimiser takes minutes for some thousands of addresses, and all it does is to test
-//! one after the other. So a list is compiled with placeholders in it, and the tests for these
-//! become tests for what they stand for. The program is the one that libpcap would have made: where
-//! conditions compare one word, it moves the tests of that word together, and all sources of a list
-//! are compared before a destination is loaded. That is a test for a set, and its placeholder is a
-//! single condition. Conditions of several words (IPv6, MAC) are no lists here, and stay.
+//! libpcap's optimiser takes minutes for some thousands of addresses, and the result only tests one
+//! after the other. So a list is compiled with placeholders in it, and the tests for these are
+//! replaced by tests for the values that they stand for. The program is the one that libpcap would
+//! have made: if conditions compare one word, it moves the tests of that word together, and all
+//! sources of a list are compared before a destination is loaded. Together they are a test for a
+//! set, and its placeholder is a single condition. Conditions of several words (IPv6, MAC) are not
+//! treated as lists here, and stay.
 //!
 //! The optimiser knows that a word which equals one number equals no other. So what a placeholder
 //! stands for must have no word in common with anything else that the filter compares. Values of
-//! several lists are parted by the lists that they are in, with a placeholder for each part, and
-//! what is compared outside of lists stays as it is. Which instructions are those of a placeholder
-//! is seen by compiling twice, with different ones.
+//! several lists are grouped by the lists that they are in, with a placeholder for each group, and
+//! words that are compared outside of lists stay as they are. Compiling twice, with different
+//! placeholders, shows which instructions belong to a placeholder.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,9 +21,9 @@ use crate::packet::LinkType;
 use crate::query::filter::{Expr, Term};
 use crate::query::lists::{Shape, Value, listed};
 
-/// Conditions side by side from which on they are a list. libpcap is quick with fewer.
+/// The least number of adjacent conditions that count as a list. libpcap is quick with fewer.
 pub(super) const LIST_MIN: usize = 64;
-/// Placeholders and values that are kept as they are, in all; with more of them the filter is no
+/// The most placeholders and unreplaced values, taken together; with more of them the filter is not
 /// shorter.
 const KEPT_MAX: usize = 256;
 
@@ -32,7 +33,7 @@ struct Lists<'t> {
     least: usize,
 }
 
-/// A list: conditions side by side.
+/// A list: adjacent conditions.
 #[derive(Default)]
 struct List<'t> {
     /// The words of its conditions, by shape, in the order in which they first occur.
@@ -95,7 +96,7 @@ impl<'t> Lists<'t> {
         }
     }
 
-    /// The expression with other conditions in the places of the lists.
+    /// The expression with other conditions in place of the lists.
     fn short(&self, expr: &Expr, placeholders: &mut dyn Iterator<Item = Vec<String>>) -> Expr {
         let (parts, or) = match expr {
             Expr::Term(_) => return expr.clone(),
@@ -141,7 +142,7 @@ impl<'t> List<'t> {
 /// Words that stand for others.
 #[derive(Default)]
 struct Placeholders {
-    /// The parts of all sets: which sets, as places in lists, and the words.
+    /// The groups of words: which sets they are in, as places in lists, and the words.
     parts: BTreeMap<Vec<(usize, usize)>, Vec<u32>>,
     /// Words that stay as they are.
     kept: HashSet<u32>,
@@ -155,7 +156,7 @@ struct Choice {
     parts: HashMap<u32, usize>,
 }
 
-/// Numbers without an order, always the same ones.
+/// Pseudo-random numbers, the same each time.
 pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
@@ -164,7 +165,7 @@ impl Numbers {
         u32::try_from(self.0 >> 32).unwrap_or(0)
     }
 
-    /// A number of the bits of a mask that was not taken, and is no zero.
+    /// A number within the bits of a mask that was not taken yet, and is not zero.
     fn fresh(&mut self, mask: u32, taken: &mut HashSet<u32>) -> Option<u32> {
         const TRIES: usize = 1000;
         let numbers = (0..TRIES).map(|_| self.next() & mask);
@@ -175,10 +176,10 @@ impl Numbers {
 }
 
 impl Program {
-    /// Compiles a filter with lists of at least so many conditions, as
-    /// [`compile`](Program::compile) does its text: long lists of IPv4 addresses, networks or ports
-    /// take no longer than short ones, and the program is the same. `None` if it has no lists, or
-    /// they cannot be compiled in short.
+    /// Compiles a filter with lists of at least `least` conditions. The program is the one that
+    /// [`compile`](Program::compile) makes from its text, but long lists of IPv4 addresses,
+    /// networks or ports take no longer than short ones. `None` if the filter has no lists, or they
+    /// cannot be compiled this way.
     pub(super) fn widened(
         expr: &Expr,
         least: usize,
@@ -187,10 +188,10 @@ impl Program {
     ) -> Result<Option<Self>, BpfError> {
         let Some(lists) = Lists::of(expr, least) else { return Ok(None) };
         let mut numbers = Numbers(1);
-        // No word is chosen twice: one that is the same in two programs stands for nothing.
+        // No word is chosen twice: a word that is the same in both programs is no placeholder.
         let mut taken = HashSet::new();
-        // All that is compared besides, which only the program before it is optimised has. What is
-        // hidden by a placeholder that happens to be the same is seen with the next.
+        // All words that are compared outside of lists; only the unoptimised program has all of
+        // them. A word that is hidden by an equal placeholder shows with the next choice.
         let mut besides = HashSet::new();
         let all = Placeholders::new(&lists, &besides);
         for _ in 0..2 {
@@ -225,7 +226,7 @@ impl Program {
 }
 
 impl Placeholders {
-    /// Parts the words of all sets; those that are compared `besides` are kept.
+    /// Groups the words of all sets; those that are compared `besides` are kept.
     fn new(lists: &Lists<'_>, besides: &HashSet<u32>) -> Self {
         let mut of_word: BTreeMap<u32, Vec<(usize, usize)>> = BTreeMap::new();
         for (at, list) in lists.lists.iter().enumerate() {
@@ -245,7 +246,7 @@ impl Placeholders {
         this
     }
 
-    /// Chooses words for placeholders, none of which was taken.
+    /// Chooses words for placeholders that were not taken yet.
     fn choose(
         &self,
         lists: &Lists<'_>,
@@ -284,8 +285,8 @@ impl Placeholders {
     }
 }
 
-/// The first program, with tests for sets where it has those for placeholders; `None` if the
-/// programs are not alike.
+/// The first program, with tests for sets in place of those for placeholders; `None` if the two
+/// programs differ in more than placeholders.
 fn widen(first: &Choice, steps: &[Step], second: &Choice, others: &[Step]) -> Option<Vec<Step>> {
     if steps.len() != others.len() {
         return None;
@@ -314,7 +315,7 @@ mod tests {
     use super::*;
     use crate::query::filter::Filter;
 
-    /// Compares with what libpcap makes of the whole text, on whole frames and cut ones.
+    /// Compares with libpcap's program for the whole text, on whole frames and cut ones.
     fn check(text: &str, made: &mut Made, links: &[LinkType], frames: usize, must: bool) {
         let filter = Filter::parse(text, 0).unwrap();
         let expr = filter.expr.unwrap();
@@ -323,7 +324,7 @@ mod tests {
             let program = match Program::compile(&expr.to_string(), link, false) {
                 Ok(program) => program,
                 Err(error) => {
-                    // There may be no list in it for the lists here.
+                    // The text may have no lists that are handled here.
                     let ours = match widened {
                         Ok(None) if Lists::of(&expr, 16).is_none() => {
                             Compiled::of(&expr, link, false, None).map(drop)
@@ -335,7 +336,7 @@ mod tests {
                 }
             };
             let Some(widened) = widened.unwrap() else {
-                // Elsewhere libpcap asks for the version of IP again and again.
+                // On other links libpcap tests the IP version again and again.
                 let must = must && link == LinkType::ETHERNET;
                 assert!(!must, "{link}: not compiled in short: {text}");
                 continue;
@@ -411,7 +412,7 @@ mod tests {
             format!("({one}) and ({}) and port 80", ports.join(" or ")),
             format!("ip[12:4] = 0x0a010101 or ({two})"),
             format!("({}) and ({})", hosts.join(" or "), made.list("dst host").join(" or ")),
-            // Words of IPv6 that are among those of IPv4.
+            // Words of IPv6 that also occur in IPv4.
             format!("({one}) or host 2001:db8::{word} or host 2001:db8:{word}::1"),
             format!("host {word}::1 or {one} or ether host 02:01:{mac} or net {word}::/32"),
             format!("{} or {}", hosts.join(" or "), made.list("six host")[..10].join(" or ")),
@@ -440,7 +441,7 @@ mod tests {
         }
     }
 
-    /// What is left of a filter is not given to the optimiser where it is long.
+    /// If the rest of a filter is long, it is not given to the optimiser.
     #[test]
     fn a_list_beside_much_else() {
         let mut made = Made::new(7, 900);

@@ -2,24 +2,24 @@
 //!
 //! libpcap takes minutes for filters of thousands of conditions, with its optimiser and without. So
 //! each kind of condition is compiled once, without the optimiser, and the program of the whole
-//! filter is put together from those: conditions in the order of the text, each leading to the next
-//! one that matters. That is the program that `tcpdump -O` has. On packets of which it finds all
-//! that it loads, the optimised program gives the same answer: the optimiser drops tests whose
+//! filter is put together from those: conditions in the order of the text, each jumping to the next
+//! one that matters. That is the program that `tcpdump -O` makes. On packets that have all the
+//! bytes it loads, the optimised program gives the same answer: the optimiser drops tests whose
 //! answer is known, and moves tests to places where their value has been loaded.
 //!
-//! On packets that end too early the two may differ: what the optimised program does not load any
-//! more does not reject the packet. It takes such a packet only if it would take it with any bytes
-//! behind its end, for it looks at none of them. So bytes are put there, and if with some of them
-//! the packet does not match, it does not match. Only of packets for which that does not tell, the
-//! optimised program is asked, and compiled for them.
+//! On packets that end too early the two may differ: a load that the optimiser dropped no longer
+//! rejects the packet. The optimised program matches such a packet only if it would match with any
+//! bytes appended, because it looks at none of them. So bytes are appended, and if the packet does
+//! not match with some of them, it does not match. Only for packets that this does not settle is
+//! the optimised program compiled and run.
 //!
-//! On links that are not decoded the optimised program is asked of all packets.
+//! On links that are not decoded, the optimised program is run on all packets.
 //!
-//! Of lists of IPv6 or MAC addresses the two take the same packets, cut or not: the optimiser moves
-//! a test over others only if all of them lead to the same place, and where conditions compare
-//! several words each they do not. Whether anything else in the filter makes a difference shows in
-//! one with few of these conditions: if both programs of that load the same before they take a
-//! packet, so do those of the long one.
+//! For lists of IPv6 or MAC addresses the two match the same packets, cut or not: the optimiser
+//! moves a test past others only if all of them jump to the same place, and they do not if each
+//! condition compares several words. Whether anything else in the filter makes a difference is
+//! found with a filter that has few of these conditions: if both of its programs load the same
+//! before they accept a packet, so do those of the long filter.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -30,20 +30,20 @@ use crate::packet::LinkType;
 use crate::query::filter::{Expr, Shift, Term};
 use crate::query::lists::{Shape, Value, Words};
 
-/// Questions of a program, at most, for libpcap to optimise it: it takes a bit for each pair of
-/// them, some times over.
+/// The most tests of a program that libpcap is asked to optimise: it takes several bits for each
+/// pair of them.
 const OPTIMIZED_ASKS_MAX: usize = 32 << 10;
 
-/// Questions from which on it takes seconds.
+/// With this many tests or more, it takes seconds.
 const SLOW_ASKS: usize = 8 << 10;
 
-/// Instructions that are tried to see whether the optimiser matters.
+/// The most instructions that are tried to find out whether the optimiser matters.
 const SETTLED_STEPS_MAX: usize = 200_000;
 
-/// What the end of a packet is filled up with to see whether it matters.
+/// The bytes that are appended to a packet to see whether they matter.
 const FILLS: [u8; 3] = [0, 0xFF, 0x5A];
 
-/// Who is told what takes long or cannot be done.
+/// Called with a message about what takes long or cannot be done.
 pub(crate) type Notice = fn(&str);
 
 /// A long filter.
@@ -52,9 +52,9 @@ pub(crate) struct Long {
     text: String,
     link: LinkType,
     swapped: bool,
-    /// What libpcap makes of it without its optimiser.
+    /// The program that libpcap makes without its optimiser.
     plain: Program,
-    /// Bytes of a packet that it loads from, at most, but for arithmetic.
+    /// The most bytes of a packet that it loads from, arithmetic aside.
     reach: usize,
     /// The optimiser changes nothing that matters.
     is_settled: bool,
@@ -89,11 +89,11 @@ impl Long {
         })
     }
 
-    /// Whether the optimised program takes a frame.
+    /// Whether the optimised program matches a frame.
     pub(crate) fn matches(&self, frame: &[u8], wire_len: u32) -> bool {
         let run = |frame: &[u8]| self.plain.run(frame, wire_len, &mut [0; super::MEMORY]);
-        // Where headers start at places that a program has to find out, as with PPI, the optimiser
-        // changes more than that.
+        // If a program has to find out where headers start, as with PPI, the optimiser changes more
+        // than that.
         if self.link.name().is_none() {
             return match self.whole() {
                 Some(whole) => whole.matches(frame, wire_len),
@@ -138,8 +138,7 @@ impl Long {
     }
 }
 
-/// What libpcap makes of a filter without its optimiser; `None` if it has to be compiled as a
-/// whole.
+/// The program of a filter without the optimiser; `None` if it has to be compiled as a whole.
 fn plain(expr: &Expr, link: LinkType, swapped: bool) -> Result<Option<Vec<Step>>, BpfError> {
     let mut maker = Maker { link, swapped, kinds: Vec::new(), texts: HashMap::new() };
     let mut steps = Vec::new();
@@ -151,9 +150,9 @@ fn plain(expr: &Expr, link: LinkType, swapped: bool) -> Result<Option<Vec<Step>>
     Ok(Some(steps))
 }
 
-/// Bytes of a frame that a step loads from, with a header of any length before.
+/// How many bytes of a frame a step may need, with a header of any length before.
 fn reach(step: &Step) -> usize {
-    /// The most that a header has, and a word.
+    /// The longest header, and a word.
     const HEADER: usize = 60 + 4;
     match step.code {
         Code::LoadAt(_) | Code::LoadFrom(_) | Code::LoadHeaderLen => {
@@ -172,8 +171,8 @@ fn has_several_words(part: &Expr) -> bool {
     }
 }
 
-/// Whether a filter has the same answers with the optimiser and without, also for packets that are
-/// cut anywhere, as far as that shows in a shorter one.
+/// Whether a filter has the same answers with the optimiser and without, also for packets cut
+/// anywhere, as far as a shorter filter shows that.
 fn is_settled(expr: &Expr, link: LinkType, swapped: bool) -> Result<bool, BpfError> {
     let short = outline(expr, has_several_words);
     let text = short.to_string();
@@ -188,7 +187,7 @@ fn is_settled(expr: &Expr, link: LinkType, swapped: bool) -> Result<bool, BpfErr
         && compare(&plain, &optimised, SETTLED_STEPS_MAX) == Sameness::Same)
 }
 
-/// Jumps of steps that lead to a place which is not known yet.
+/// Jumps whose targets are not known yet.
 #[derive(Debug, Default)]
 struct Ends {
     yes: Vec<Open>,
@@ -202,7 +201,7 @@ struct Open {
     yes: bool,
 }
 
-/// Has jumps lead to the step that comes next.
+/// Makes jumps go to the step that is added next.
 fn close(steps: &mut [Step], open: &[Open]) {
     let next = u32::try_from(steps.len()).unwrap_or(u32::MAX);
     for open in open {
@@ -233,7 +232,7 @@ struct Maker<'t> {
 }
 
 impl<'t> Maker<'t> {
-    /// Puts the steps of an expression behind others; `None` if that cannot be done.
+    /// Appends the steps of an expression; `None` if that cannot be done.
     fn put(&mut self, expr: &'t Expr, steps: &mut Vec<Step>) -> Result<Option<Ends>, BpfError> {
         let (parts, or) = match expr {
             Expr::Term(term) => return self.put_term(term, steps),
@@ -246,7 +245,7 @@ impl<'t> Maker<'t> {
         };
         let mut all = Ends::default();
         for part in parts {
-            // What those before it leave open leads here.
+            // The open jumps of the parts before it go here.
             let open = std::mem::take(if or { &mut all.no } else { &mut all.yes });
             close(steps, &open);
             let Some(ends) = self.put(part, steps)? else { return Ok(None) };
@@ -306,8 +305,8 @@ impl<'t> Maker<'t> {
         Ok(Some(Ends { yes: open(&template.yes), no: open(&template.no) }))
     }
 
-    /// The template of conditions that differ in their values; `None` if their programs do not
-    /// differ in these only.
+    /// The template of conditions that differ only in their values; `None` if their programs differ
+    /// in anything else.
     fn kind(&self, shape: &Shape<'_>, tags: u8) -> Result<Option<Template>, BpfError> {
         let placeholder = |start: u32| -> Option<Words> {
             let mut word = start;
@@ -344,8 +343,8 @@ impl<'t> Maker<'t> {
         Ok(Some(first))
     }
 
-    /// What libpcap makes of a condition behind so many tags; `None` if it cannot be told from the
-    /// tests for these.
+    /// The program of a condition behind `tags` VLAN tags; `None` if it cannot be separated from
+    /// the tests for the tags.
     fn behind(&self, text: &str, tags: u8) -> Result<Option<Vec<Step>>, BpfError> {
         let compile = |text: &str| Step::compile(text, self.link, self.swapped, false);
         if tags == 0 {
@@ -353,7 +352,7 @@ impl<'t> Maker<'t> {
         }
         let before = vec!["vlan"; tags.into()].join(" and ");
         let (tests, all) = (compile(&before)?, compile(&format!("{before} and ({text})"))?);
-        // They end with two ways out.
+        // They end with two returns.
         let skip = tests.len().saturating_sub(2);
         let Some((first, rest)) = all.split_at_checked(skip) else { return Ok(None) };
         let start = u32::try_from(skip).unwrap_or(u32::MAX);
@@ -375,7 +374,7 @@ impl<'t> Maker<'t> {
         Ok(Some(rest.iter().map(moved).collect()))
     }
 
-    /// The program of a condition; `None` if it has no end that can be led on.
+    /// The program of a condition; `None` if it has an end that cannot be continued.
     fn compile(&self, text: &str, tags: u8) -> Result<Option<Template>, BpfError> {
         let Some(mut steps) = self.behind(text, tags)? else { return Ok(None) };
         drop_idle_loads(&mut steps);
@@ -388,7 +387,7 @@ impl<'t> Maker<'t> {
             let mut step = *step;
             match step.code {
                 Code::ReturnA => return Ok(None),
-                // An end becomes a question with one answer.
+                // A return becomes a test with the same target for both answers.
                 Code::Return => {
                     let taken = step.k != 0;
                     step.code = Code::AskNumber(Ask::Eq);
@@ -412,8 +411,8 @@ impl<'t> Maker<'t> {
     }
 }
 
-/// Leaves out what is loaded for no bit of it, as the optimiser always does: libpcap compares all
-/// words of a network of IPv6, also those that its mask leaves none of.
+/// Removes loads that no bit is used of, as the optimiser always does: libpcap compares all words
+/// of an IPv6 network, even those that the mask makes 0.
 fn drop_idle_loads(steps: &mut [Step]) {
     for at in 2..steps.len() {
         let (load, and, ask) = (steps[at - 2], steps[at - 1], steps[at]);
@@ -426,10 +425,10 @@ fn drop_idle_loads(steps: &mut [Step]) {
     }
 }
 
-/// A filter with the first two and the last one of all conditions side by side that differ in their
-/// values only, of those that may go.
+/// A shorter filter: of adjacent conditions that differ only in their values, it has the first two
+/// and the last. Only conditions that `may_go` are dropped.
 pub(super) fn outline(expr: &Expr, may_go: fn(&Expr) -> bool) -> Expr {
-    /// Kinds that are told apart.
+    /// The most kinds that are told apart.
     const KINDS_MAX: usize = 16;
     let few = |parts: &[Expr]| {
         let mut kinds: Vec<(&Expr, Vec<usize>)> = Vec::new();
@@ -485,7 +484,8 @@ mod tests {
         Filter::parse(text, 0).unwrap().expr.unwrap()
     }
 
-    /// All that matters of a program: steps that are reached, in the order in which they are.
+    /// What matters of a program: the steps that are reached, in the order in which they are
+    /// reached.
     fn reached(steps: &[Step]) -> Vec<(Code, u32)> {
         let (mut seen, mut open) = (vec![false; steps.len()], vec![0]);
         let mut found = Vec::new();
@@ -493,7 +493,7 @@ mod tests {
             while !std::mem::replace(&mut seen[at], true) {
                 let step = steps[at];
                 let always = matches!(step.code, Code::AskNumber(Ask::Eq)) && step.yes == step.no;
-                // Words of memory are taken in turn, and do not matter.
+                // Words of memory are assigned in turn, and do not matter.
                 let memory = [Code::Store, Code::LoadMemory, Code::LoadMemoryX];
                 if !always {
                     found.push((step.code, if memory.contains(&step.code) { 0 } else { step.k }));
@@ -539,8 +539,8 @@ mod tests {
         }
     }
 
-    /// Compares with the optimised program of the whole text, on whole frames and cut ones. Whether
-    /// that program was needed, and how often it took what the other one did not.
+    /// Compares with the optimised program of the whole text, on whole frames and cut ones. Returns
+    /// whether that program was needed, and how often it matched where the other one did not.
     fn check(text: &str, made: &mut Made, link: LinkType, frames: usize) -> (bool, usize) {
         let expr = expr(text);
         let text = expr.to_string();

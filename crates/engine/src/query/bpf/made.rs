@@ -1,4 +1,4 @@
-//! Lists of conditions, and frames for which they hold.
+//! Lists of conditions, and frames that match them.
 
 #![allow(
     clippy::big_endian_bytes,
@@ -21,7 +21,7 @@ pub(super) struct Made {
 impl Made {
     pub(super) fn new(seed: u64, count: usize) -> Self {
         let mut numbers = Numbers(seed);
-        // Few enough different words that values share some of them.
+        // So few different words that values share some of them.
         let four = |n: &mut Numbers| (n.next() & 0x0303_07FF | 0x0A00_0000).to_be_bytes();
         let fours = (0..count).map(|_| four(&mut numbers)).collect();
         let six = |n: &mut Numbers| {

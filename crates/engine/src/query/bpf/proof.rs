@@ -1,34 +1,36 @@
 //! Whether libpcap's optimiser kept the meaning of a filter.
 //!
-//! It does not always. Loads that it drops are taken for done, and conditions get lost where others
-//! ask the same: `not port 77 and not ip6 and not len = 31 and not ip` finds IPv4 packets. Packets
-//! are what `tcpdump` finds, by the optimised program, so columns may answer for a filter only if
-//! that program still means what the filter says.
+//! It does not always. It may treat a dropped load as done, and conditions get lost if others test
+//! the same: `not port 77 and not ip6 and not len = 31 and not ip` finds IPv4 packets. The right
+//! answer is what `tcpdump` finds, with the optimised program, so columns may answer a filter only
+//! if that program still means what the filter says.
 //!
-//! So both programs, the optimised one and the one before, are run on a packet of which nothing is
-//! known. A value is what it was computed from. Where a jump depends on the packet, both ways are
-//! gone, and what was found out on the way holds from there on. For each way through the first
-//! program to its end all ways through the second one are gone, and have to end alike.
+//! So both programs, the optimised one and the original, are run symbolically, on a packet about
+//! which nothing is known. A value is the expression that it was computed from. If a jump depends
+//! on the packet, both branches are followed, each with what the jump implies. For each path
+//! through the first program to its end, all paths through the second one are followed, and have to
+//! end alike.
 //!
-//! No load fails here. A packet of which columns tell anything has all that the program before
-//! loads from it. So the optimised one must not load anything else before it takes a packet: of
-//! `not len >= ip6[16]` it loads the byte of IPv6 first, and so rejects short packets of others.
+//! No load fails here. If columns say anything about a packet, it has all bytes that the original
+//! program loads. So the optimised one must not load anything else before it accepts a packet: for
+//! `not len >= ip6[16]` it loads the IPv6 byte first, and so rejects short packets of other
+//! protocols.
 
 use std::collections::HashMap;
 
 use super::{Alu, Ask, Code, MEMORY, Program, Size, Step};
 
-/// Instructions that are tried of a filter before the answer is left open.
+/// Instructions that are tried for a filter before giving up without an answer.
 pub(super) const STEPS_MAX: usize = 10_000;
 
-/// What came out.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sameness {
     /// Both programs answer alike for all packets.
     Same,
-    /// They may not.
+    /// They may differ.
     Differs,
-    /// There are too many ways through them.
+    /// There are too many paths to tell.
     Open,
 }
 
@@ -80,7 +82,7 @@ impl Values {
         }
     }
 
-    /// `None` if it ends the program.
+    /// The result of an operation; `None` if it ends the program.
     fn alu(&mut self, alu: Alu, a: Id, b: Id) -> Option<Id> {
         Some(match (alu, self.get(a), self.get(b)) {
             (_, Value::Number(a), Value::Number(b)) => {
@@ -120,7 +122,7 @@ struct Question {
     right: Id,
 }
 
-/// What was found out on the way.
+/// What is known from the branches taken so far.
 #[derive(Debug, Clone, Default)]
 struct Facts(Vec<(Question, bool)>);
 
@@ -177,7 +179,7 @@ impl Facts {
     }
 }
 
-/// A place on a way through a program, and what is known there.
+/// A place on a path through a program, and what is known there.
 #[derive(Clone)]
 struct Way {
     at: usize,
@@ -185,9 +187,9 @@ struct Way {
     x: Id,
     memory: [Id; MEMORY],
     facts: Facts,
-    /// How the first program ended, while the second one is gone through.
+    /// How the first program ended, while the second one is being followed.
     first: Option<bool>,
-    /// What the first program has loaded, less what the second one has.
+    /// What the first program has loaded and the second one has not.
     loads: Vec<Id>,
 }
 
@@ -203,8 +205,8 @@ impl Way {
     }
 }
 
-/// Whether two programs answer alike, and the first one loads nothing else before it takes a
-/// packet; so many instructions are tried.
+/// Whether two programs answer alike, and the first one loads nothing else before it accepts a
+/// packet; at most `steps_max` instructions are tried.
 pub(super) fn compare(one: &Program, other: &Program, steps_max: usize) -> Sameness {
     if one == other {
         return Sameness::Same;
@@ -257,7 +259,7 @@ enum Next {
     Ends(bool),
     /// Goes to one of two places.
     Asks(Question, usize, usize),
-    /// It depends on what is not followed here.
+    /// Depends on something that is not tracked here.
     Unclear,
 }
 

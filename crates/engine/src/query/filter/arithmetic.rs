@@ -1,9 +1,9 @@
-//! Arithmetic in filters: what it computes, what it presumes, and its text.
+//! Arithmetic in filters: what it computes, what it requires of a packet, and its text.
 
 use super::{Comparison, IpVersion, Test};
 use crate::fields::{LOADS, Load};
 
-/// What an expression is, as far as a test can be made of it.
+/// What an expression is, as far as it can become a test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Shape {
     /// The length of the packet.
@@ -14,9 +14,9 @@ enum Shape {
     MaskedFlags(u32),
     /// Type or code of ICMP.
     Icmp { version: IpVersion, code: bool },
-    /// Bytes that a field tells something of.
+    /// Bytes that a field holds bits of.
     Loaded(&'static Load),
-    /// The same, a mask, and by how many bits it is moved down.
+    /// The same, a mask, and by how many bits the result is shifted down.
     Masked(&'static Load, u32, u32),
     /// Anything else.
     Other,
@@ -93,8 +93,8 @@ impl Operator {
         }
     }
 
-    /// Whether `a self b next c` is `(a self b) next c`. Where a rank is missing, libpcap's parser
-    /// reads on, so that what is to the right goes first.
+    /// Whether `a self b next c` is `(a self b) next c`. If an operator has no rank, libpcap's
+    /// parser reads on, so that the right side goes first.
     pub(super) fn goes_before(self, next: Self) -> bool {
         match (self.rank(), next.rank()) {
             (Some(rank), Some(next)) => next <= rank,
@@ -133,7 +133,7 @@ pub(super) struct Arithmetic {
     constant: Option<u32>,
     /// The number that its code loads first, if it starts with one.
     first: Option<u32>,
-    /// What holds of each packet for which it is computed.
+    /// A test that holds for each packet for which it is computed.
     within: Option<Test>,
     /// Parentheses and brackets within each other.
     nesting: usize,
@@ -229,10 +229,11 @@ impl Arithmetic {
         }
     }
 
-    /// Two of them with an operator between. What is presumed of the packet is what the left one
-    /// presumes: libpcap drops the rest.
+    /// Two of them with an operator between. The result requires of the packet what the left one
+    /// requires: libpcap drops the requirements of the right one.
     pub(super) fn joined(self, operator: Operator, right: &Self) -> Result<Self, &'static str> {
-        // What it has to work out first, its optimiser refuses, if it comes that far.
+        // Operands that have to be computed first are refused by libpcap's optimiser, if it gets
+        // that far.
         match (operator, right.first) {
             (Operator::Div, Some(0)) => return Err("libpcap takes this for a division by zero"),
             (Operator::Mod, Some(0)) => return Err("libpcap takes this for a remainder of zero"),
@@ -325,7 +326,7 @@ impl Arithmetic {
         })
     }
 
-    /// The test of bytes that a field tells something of, if it tells all that counts.
+    /// The test of bytes that a field holds bits of, if it has all the bits that count.
     fn loaded(
         &self,
         load: &'static Load,
@@ -334,7 +335,7 @@ impl Arithmetic {
         value: u32,
     ) -> Option<Test> {
         let all = u32::MAX.checked_shr(32 - 8 * load.size).unwrap_or(0);
-        // Bits that are moved out do not count.
+        // Bits that are shifted out do not count.
         let mask = mask & all & u32::MAX.checked_shl(down).unwrap_or(0);
         if mask & !load.bits != 0 {
             return None;

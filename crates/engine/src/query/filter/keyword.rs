@@ -176,7 +176,7 @@ impl Parser<'_> {
         self.opaque(text, start)
     }
 
-    /// What may stand behind an 802.11 type. Leaves the last token to be stepped over.
+    /// What may follow an 802.11 type. The caller steps over the last token.
     fn wlan_subtype(&mut self, kind: u32) -> Parsed<String> {
         let (next, _) = token(self.text, self.span.end)?;
         if next != Token::Key("subtype") {

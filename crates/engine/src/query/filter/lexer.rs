@@ -200,7 +200,7 @@ fn mac_len(bytes: &[u8]) -> usize {
     if hex_digits(bytes) >= 12 { longest.max(12) } else { longest }
 }
 
-/// The length of so many groups of hex digits with a separator; 0 if there are fewer.
+/// The length of a number of groups of hex digits with a separator; 0 if there are fewer groups.
 fn groups(
     bytes: &[u8],
     separator: u8,

@@ -269,7 +269,7 @@ const IP_PROTOS: &[(&str, u32)] = &[
 pub(super) const WLAN_TYPES: &[(&str, u32)] =
     &[("data", 0x08), ("mgt", 0x00), ("management", 0x00), ("ctl", 0x04), ("control", 0x04)];
 
-/// Subtypes of 802.11 frames, by type, in the order in which they are looked through.
+/// Subtypes of 802.11 frames, by type, in the order in which they are searched.
 pub(super) const WLAN_SUBTYPES: &[(u32, &[(&str, u32)])] = &[
     (
         0x00,
@@ -468,7 +468,7 @@ pub(super) fn service(name: &str) -> Option<(u16, Option<u8>)> {
     }
 }
 
-/// The text of a file; without it the tables here are all there is.
+/// The text of a file; empty without one, so that only the tables here are used.
 fn read(path: &str) -> String {
     std::fs::read(path)
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())

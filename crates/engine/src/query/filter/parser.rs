@@ -12,19 +12,21 @@ use crate::query::deep::on_large_stack;
 use crate::time::{TimeRange, parse_time};
 use std::ops::Range;
 
-/// Parentheses, brackets and negations within each other. libpcap has room for 10,000 of them, and
-/// what stands between them.
+/// The most nested parentheses, brackets and negations. libpcap has room for 10,000 of them and
+/// what is between them.
 const NESTING_MAX: usize = 5_000;
-/// So many of them fit on any stack.
+/// This many of them fit on any stack.
 const NESTING_SMALL: usize = 100;
-/// Expressions within each other. A filter that takes turns with `and` and `or` is that deep.
+/// The most nested expressions. A filter that alternates `and` and `or` is nested as deeply as it
+/// has turns.
 const TURNS_MAX: usize = 5_000;
-/// Of those, how many are taken apart. What is deeper is left to libpcap's program.
+/// How many of those levels are parsed into an expression. Deeper ones are left to libpcap's
+/// program.
 const DEPTH_MAX: usize = 500;
-/// Operators in a comparison.
+/// The most operators in a comparison.
 const OPERATORS_MAX: usize = 2_000;
 
-/// Understands a filter.
+/// Parses a filter.
 pub(super) fn parse(text: &str, now_ns: u64) -> Result<Filter, FilterError> {
     let signs = text.bytes().filter(|byte| b"([!".contains(byte)).count();
     if signs + text.matches("not").count() <= NESTING_SMALL {
@@ -44,7 +46,7 @@ fn parse_here(text: &str, now_ns: u64) -> Result<Filter, FilterError> {
 
 pub(super) type Parsed<T> = Result<T, FilterError>;
 
-/// An expression, and how many are within each other: to be seen, and in all.
+/// An expression, and how deeply it is nested: as far as parsed, and in all.
 pub(super) struct Node {
     expr: Expr,
     depth: usize,
@@ -62,28 +64,28 @@ enum Ids {
     Any,
 }
 
-/// What may stand at a place.
+/// What is allowed at a place.
 #[derive(Debug, Clone, Copy)]
 struct Allowed {
     terms: bool,
     ids: Ids,
 }
 
-/// What stood there.
+/// What was found there.
 pub(super) enum Operand {
-    /// A condition of its own, and the qualifiers that it hands on.
+    /// A condition of its own, and the qualifiers that it passes on.
     Term(Node, Option<Qualifiers>),
     /// An id with the qualifiers that it inherited.
     Id(Node),
     /// A number, which may be an id.
     Number(u32, Range<usize>),
-    /// Arithmetic that was not compared yet.
+    /// Arithmetic without a comparison so far.
     Arithmetic(Arithmetic),
     /// A time, which is kept elsewhere.
     Time,
 }
 
-/// What stands in parentheses, or is the whole text.
+/// The contents of parentheses, or the whole text.
 enum Chain {
     /// Conditions; none if there were only times.
     Terms(Option<Node>),
@@ -91,11 +93,11 @@ enum Chain {
     Ids(Node),
     /// A single number.
     Number(u32, Range<usize>),
-    /// Arithmetic that was not compared yet.
+    /// Arithmetic without a comparison so far.
     Arithmetic(Arithmetic),
 }
 
-/// What waits for its right side.
+/// An operator that waits for its right side.
 enum Waiting {
     Negation,
     Left(Arithmetic, Operator),
@@ -335,7 +337,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What stands in parentheses: conditions, ids or arithmetic.
+    /// The contents of parentheses: conditions, ids or arithmetic.
     fn parentheses(&mut self, allowed: Allowed, inherited: Option<Qualifiers>) -> Parsed<Operand> {
         let open = self.span.clone();
         self.enter()?;
@@ -531,7 +533,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// What the name of a protocol starts.
+    /// What starts with the name of a protocol.
     fn after_proto(&mut self, proto: &'static str) -> Parsed<Operand> {
         let span = self.span.clone();
         self.step()?;
@@ -670,7 +672,7 @@ impl<'t> Parser<'t> {
         Ok(value)
     }
 
-    /// A number in any parentheses, if one stands there.
+    /// A number in any parentheses, if there is one.
     pub(super) fn number_in_parentheses(&mut self, what: &str) -> Parsed<Option<u32>> {
         let mut open = 0;
         while self.is_sign("(") {

@@ -72,7 +72,7 @@ pub(super) struct Qualifiers {
 /// A test and its text, or what is wrong.
 pub(super) type Made = Result<(Test, String), String>;
 
-/// An id: what stands behind qualifiers.
+/// An id: what follows the qualifiers.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Id<'t> {
     Number(u32),
@@ -91,7 +91,7 @@ pub(super) enum Id<'t> {
 /// Registers that libpcap has for arithmetic.
 const REGISTERS: usize = 16;
 
-/// What libpcap has come to know by the primitives that it has seen.
+/// What libpcap has learned from the primitives so far.
 #[derive(Debug)]
 pub(super) struct Place {
     /// Where headers are looked for.
@@ -113,7 +113,7 @@ impl Place {
         Self { shift: Shift::Tags(0), labels: false, ppp: false, variable: false, registers: 0 }
     }
 
-    /// Takes a register, as libpcap does for each number on the way.
+    /// Takes a register, as libpcap does for each intermediate number.
     pub(super) fn take_register(&mut self) -> Result<(), String> {
         if self.registers == REGISTERS {
             return Err(format!(
@@ -130,7 +130,7 @@ impl Place {
         self.registers = self.registers.saturating_sub(1);
     }
 
-    /// Whether a network protocol can be asked for here.
+    /// An error if a network protocol cannot be asked for here.
     fn link(&self, protocol: u32) -> Result<(), String> {
         if self.labels && protocol != IPV4 && protocol != IPV6 {
             return Err(
@@ -140,7 +140,7 @@ impl Place {
         Ok(())
     }
 
-    /// Whether the link has MAC addresses here.
+    /// An error if the link has no MAC addresses here.
     fn ethernet(&self, what: &str) -> Result<(), String> {
         if self.ppp {
             return Err(format!("after `pppoes` there is no {what}: put this before it"));
@@ -181,13 +181,13 @@ impl Place {
             "radio" => {
                 return Err("`radio` alone asks nothing: write `radio[...]`".to_owned());
             }
-            // AppleTalk, and what stands behind LLC.
+            // AppleTalk, and protocols behind LLC.
             _ => self.ether_proto(0)?,
         };
         Ok((test, name.to_owned()))
     }
 
-    /// A network protocol by its number. What stands behind LLC is not in the EtherType.
+    /// A network protocol by its number. Protocols behind LLC are not in the EtherType.
     fn ether_proto(&self, protocol: u32) -> Result<Test, String> {
         self.link(protocol)?;
         Ok(match u16::try_from(protocol) {
@@ -197,7 +197,7 @@ impl Place {
         })
     }
 
-    /// Whether the protocol of an index can be looked at here.
+    /// An error if bytes of a protocol cannot be indexed here.
     pub(super) fn index(&self, proto: &str) -> Result<(), String> {
         match proto {
             "arp" | "rarp" | "decnet" | "sca" | "lat" | "moprc" | "mopdl" | "atalk" => self.link(0),
@@ -613,7 +613,7 @@ fn direction(end: End) -> Option<Direction> {
     }
 }
 
-/// The direction, where 802.11 addresses have no place.
+/// The direction, where 802.11 addresses are not allowed.
 fn end(end: End, of: &str) -> Result<Direction, String> {
     direction(end).ok_or_else(|| format!("{} does not go with {of}", end_text(end).trim_end()))
 }
@@ -681,7 +681,7 @@ fn service(name: &str) -> Result<(u16, Option<u8>), String> {
 fn port_range(name: &str) -> Result<(u16, u16, Option<u8>), String> {
     let error = || format!("`{name}` is not a range of ports; write it like 6000-6008");
     let (first, last) = name.split_once('-').ok_or_else(error)?;
-    // libpcap reads digits, and does not mind what is behind them.
+    // libpcap reads digits, and ignores what follows them.
     let leading = |text: &str| {
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         text.get(..digits).filter(|digits| !digits.is_empty()).map(str::to_owned)

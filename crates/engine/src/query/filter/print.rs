@@ -5,8 +5,8 @@ use std::fmt::{Display, Formatter, Result};
 
 /// The text of an expression, in the language that it was written in, with names resolved.
 ///
-/// Of a pcap filter it is what libpcap is to compile: it has the same meaning as what was written.
-/// libpcap reads `and` and `or` from left to right, so what stands first needs no parentheses. In
+/// For a pcap filter it is what libpcap compiles, and it means the same as the original text.
+/// libpcap reads `and` and `or` from left to right, so the first operand needs no parentheses. In
 /// Wireshark's language `and` binds tighter.
 impl Display for Expr {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
@@ -36,7 +36,7 @@ fn joined(f: &mut Formatter<'_>, list: &[Expr], joint: &str) -> Result {
     Ok(())
 }
 
-/// Whether it is of Wireshark's language; all its terms are then.
+/// Whether it is in Wireshark's language; then all its terms are.
 fn of_fields(expr: &Expr) -> bool {
     match expr {
         Expr::And(list) | Expr::Or(list) => list.first().is_some_and(of_fields),
@@ -45,11 +45,11 @@ fn of_fields(expr: &Expr) -> bool {
     }
 }
 
-/// Letters of a line that are shown.
+/// The most letters of a line that are shown.
 const LINE_MAX: usize = 200;
 
 impl FilterError {
-    /// The message, the line of the text that it is about, and a mark under the place.
+    /// The message, the line of the text that it refers to, and a mark under the place.
     ///
     /// ```
     /// use tapdex_engine::query::filter::Filter;
@@ -72,7 +72,7 @@ impl FilterError {
         let part = |from: usize, to: usize| text.get(from..to).unwrap_or("");
         let indent = part(line_start, start).chars().count();
         let marks = part(start, end.min(line_end)).chars().count().clamp(1, LINE_MAX);
-        // Of a long line, what is around the place.
+        // Only the part of a long line around the place.
         let skipped = if indent + marks > LINE_MAX { indent - indent.min(LINE_MAX / 2) } else { 0 };
         let line = part(line_start, line_end).chars().skip(skipped).take(LINE_MAX);
         let line: String = line.map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -10,7 +10,7 @@ use crate::packet::{
 use crate::query::filter::{Comparison, Direction, IpVersion, Test};
 
 impl<'a> Planner<'a> {
-    /// The rows for which a test holds at a level; unclear ones may or may not be among them.
+    /// The rows for which a test holds at a level; unknown ones may or may not be among them.
     pub(super) fn test(&self, level: Level, test: &Test) -> Planned<'a> {
         match *test {
             Test::EtherType(kind) => self.ether_type(level, kind),
@@ -67,7 +67,7 @@ impl<'a> Planner<'a> {
                 let holds = |digit| loaded_holds(load, (mask, down), (comparison, value), digit);
                 self.loaded(level, load, within, holds)
             }
-            // Unclear in all rows.
+            // Unknown in all rows.
             Test::Length(..) | Test::Opaque { .. } | Test::Field(_) => Ok(Set::None),
         }
     }
@@ -108,7 +108,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// An IPv4 address with a mask, in headers of those kinds that are wanted.
+    /// An IPv4 address with a mask, in headers of the wanted kinds.
     fn host4(
         &self,
         level: Level,
@@ -169,13 +169,13 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Rows whose packets have a header of a protocol on IP, for which something holds.
+    /// Rows with the header of an IP protocol that are also in `found`.
     fn transport(&self, level: Level, kind: u16, proto: u8, found: Set<'a>) -> Planned<'a> {
         let proto = self.equals(Field::IpProto, proto.into())?;
         self.behind(level, kind, vec![proto, self.not_later()?, found])
     }
 
-    /// Rows in which something holds of bytes that are a field of the index.
+    /// Rows that match a comparison of header bytes that are a field of the index.
     fn loaded(
         &self,
         level: Level,

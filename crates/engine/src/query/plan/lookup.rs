@@ -18,12 +18,12 @@ impl<'a> Planner<'a> {
         self.any_value(Field::Encap, &values)
     }
 
-    /// Rows that are no later fragments.
+    /// Rows that are not later fragments.
     pub(super) fn not_later(&self) -> Planned<'a> {
         Ok(self.equals(Field::Fragment, (Fragment::Later as u8).into())?.not(self.columns.rows()))
     }
 
-    /// Joins what holds for the two ends of a packet.
+    /// Combines the rows of the two ends of a packet.
     pub(crate) fn ends(
         &self,
         direction: Direction,
@@ -56,7 +56,7 @@ impl<'a> Planner<'a> {
         Ok(Set::any_of(sets?))
     }
 
-    /// Rows in which the bits of a field that count have a value.
+    /// Rows in which the bits of a field that `mask` selects have a value.
     pub(super) fn masked(&self, field: Field, value: u128, mask: u128) -> Planned<'a> {
         match self.columns.read(field)? {
             None => Ok(if value & mask == 0 { Set::All } else { Set::None }),
@@ -78,7 +78,7 @@ impl<'a> Planner<'a> {
                 parts.push((number, wanted, counts));
             }
         }
-        // The smallest first: where those have no row in common, the others need not be read.
+        // The smallest first: if those have no row in common, the others need not be read.
         whole.sort_unstable();
         let mut sets = Vec::with_capacity(whole.len() + parts.len());
         let mut last: Option<Bitmap<'a>> = None;
@@ -129,7 +129,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Rows in which something holds of the first digit of a field.
+    /// Rows in which the first digit of a field satisfies a condition.
     pub(super) fn first_digit_where(
         &self,
         field: Field,
@@ -175,7 +175,7 @@ impl<'a> Planner<'a> {
         self.first_digit(Field::Length, &self.classes(lengths, true)?)
     }
 
-    /// Rows whose class has lengths inside and outside of the ranges, where only that is known.
+    /// Rows whose class has lengths inside and outside of the ranges, if only the class is known.
     pub(crate) fn length_edge(&self, lengths: &[RangeInclusive<u128>]) -> Planned<'a> {
         if self.columns.knows(Field::FrameLen) {
             return Ok(Set::None);
@@ -209,7 +209,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// A digit of a value of which some bits count.
+/// A digit of a masked value.
 pub(super) struct Masked {
     /// The column.
     pub(super) number: usize,
@@ -219,7 +219,7 @@ pub(super) struct Masked {
     pub(super) whole: bool,
 }
 
-/// The digits of a value of which some bits count, the most significant first.
+/// The digits of a masked value, the most significant first.
 pub(super) fn masked_digits(
     field: &FieldIndex<'_>,
     value: u128,

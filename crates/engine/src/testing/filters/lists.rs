@@ -1,6 +1,6 @@
 //! Filters, one a line.
 
-/// What libpcap compiles for Ethernet.
+/// Filters that libpcap compiles for Ethernet.
 pub(super) const WRITTEN: &str = r"
 host 10.0.0.1
 src host 10.0.0.1
@@ -383,7 +383,7 @@ ether[0] & 1 = 0 and ip[16] >= 224
 arp or rarp or icmp
 ";
 
-/// What it compiles for other links, or for no file.
+/// Filters that it compiles for other links, or for no file.
 pub(super) const OTHER_LINKS: &str = r"
 inbound
 outbound

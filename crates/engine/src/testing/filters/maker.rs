@@ -14,7 +14,7 @@ pub(super) struct Maker<'v> {
 }
 
 impl<'v> Maker<'v> {
-    /// Values that are not there are those of `fallback`.
+    /// Missing values are taken from `fallback`.
     pub(super) fn new(values: &'v Values, fallback: &'v Values, seed: u64) -> Self {
         Self { values, fallback, state: seed, moved: false, unbound: false }
     }
@@ -432,7 +432,7 @@ impl<'v> Maker<'v> {
                 }
             }
             16..18 => {
-                // What does not depend on the packet, or not much.
+                // Operands that depend little or not at all on the packet.
                 let zero = self.of(&["& 0", "* 0", "| 0xff", "& 0x100", "- 0", "+ 0", "^ 0"]);
                 let left = match self.below(3) {
                     0 => self.accessor(),

@@ -1,5 +1,5 @@
-//! The steps from ids to words that the compiler does not vectorise: those whose results are
-//! fewer, or more, than what they are made of.
+//! The steps from ids to words that the compiler does not vectorise: those with fewer, or more,
+//! results than inputs.
 
 use std::arch::x86_64::*;
 
@@ -48,7 +48,7 @@ fn moved_up<const N: i32>(lanes: __m512i, before: __m512i) -> __m512i {
     }
 }
 
-/// Each id over 31: a multiplication that keeps 33 bits, as a compiler would have it.
+/// Each id over 31: a multiplication that keeps 33 bits, as a compiler would do it.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn over_31(ids: __m512i) -> __m512i {
@@ -68,7 +68,7 @@ pub(in super::super::super) fn group_ids(
     gaps: &mut Items,
     payloads: &mut Items,
 ) -> Groups {
-    // So far apart that a register's worth of ids hardly ever has two of a group.
+    // So far apart that a full register of ids hardly ever has two of the same group.
     const SPARSE_GAP: usize = 31 * 64;
     let span = ids.last().copied().unwrap_or(0) - ids.first().copied().unwrap_or(0);
     match span as usize > SPARSE_GAP * ids.len() {
@@ -89,7 +89,7 @@ fn group_ids_of<const SPARSE: bool>(
     let first_row = _mm512_set1_epi32(1 << 30);
     let full = _mm512_set1_epi32(i32::MAX);
     let first = ids.first().map_or(0, |id| id / 31);
-    // Groups that have started, and those that have ended; the first has done neither less.
+    // Groups that have started, and those that have ended; both counts start with the first group.
     let (mut started, mut ended) = (1, 1);
     let mut group_before = _mm512_set1_epi32(first.cast_signed());
     let mut payload_before = _mm512_set1_epi32(payload.cast_signed());
@@ -138,8 +138,8 @@ fn group_ids_of<const SPARSE: bool>(
         gap_max = _mm512_mask_max_epu32(gap_max, starts, gap_max, gap);
         gap_min = _mm512_mask_min_epu32(gap_min, starts, gap_min, gap);
         has_full |= _mm512_mask_cmpeq_epi32_mask(ends, payload, full);
-        // The last group of the register before has ended only if the first lane does not go on
-        // with it.
+        // The last group of the register before has ended only if the first lane does not continue
+        // it.
         ended -= usize::from(joins & 1);
         store(gap, starts, &mut gaps[started..]);
         store(payload, ends, &mut payloads[ended..]);
@@ -158,7 +158,7 @@ fn group_ids_of<const SPARSE: bool>(
 pub(in super::super::super) fn run_ids(ids: &[u32], firsts: &mut Items, ends: &mut Items) -> usize {
     let one = _mm512_set1_epi32(1);
     let (mut starts_len, mut ends_len) = (0, 0);
-    // No id follows the largest number, so nothing goes on with it.
+    // No id follows the largest number, so nothing continues it.
     let mut before = _mm512_set1_epi32(-2);
     for at in (0..ids.len()).step_by(LANES) {
         let (id, mask) = load(ids, at);
@@ -227,7 +227,7 @@ fn lanes(register: __m512i) -> [u32; LANES] {
     lanes
 }
 
-/// The lanes of items that there are, of those from `at`.
+/// The lanes that hold items, of those from `at` on.
 #[inline(always)]
 fn lanes_of(len: usize, at: usize) -> u16 {
     if len - at >= LANES { u16::MAX } else { (1 << (len - at)) - 1 }
@@ -247,7 +247,7 @@ fn store_pairs<const PLAIN: bool>(
         let has_first = _mm512_mask_test_epi32_mask(mask, first, first);
         let has_second = _mm512_mask_test_epi32_mask(mask, second, second);
         if has_first & has_second == 0 {
-            // One word an item at most: no turns to take.
+            // At most one word per item: nothing to interleave.
             let word = _mm512_mask_mov_epi32(first, has_second, second);
             store(word, has_first | has_second, out);
             return (has_first | has_second).count_ones() as usize;
@@ -275,7 +275,7 @@ pub(in super::super::super) fn pair_words<R: PairRule>(
     len: Len,
     out: &mut [u32],
 ) -> usize {
-    // Compiled for each case: a branch that goes one way is free, one that goes both ways is not.
+    // Compiled for each case: a predictable branch is free, an unpredictable one is not.
     match len.is_plain {
         true => pair_words_of::<R, true>(gaps, bodies, len.items, out),
         false => pair_words_of::<R, false>(gaps, bodies, len.items, out),
@@ -335,7 +335,7 @@ pub(in super::super::super) fn link_words<R: LinkRule>(
             u32::from(_mm512_test_epi32_mask(lanes, lanes))
         };
         // A body is open if its gap has not joined it, or if the gap joined the body before, which
-        // was open: the carries of an addition, whose sum gives all of them away at once.
+        // was open: these are the carries of an addition, whose sum shows all of them at once.
         let made = !mask(&joins_own) & 0xFFFF;
         let (x, y) = (made | mask(&joins_before), made);
         let carries = (x + y + open) ^ x ^ y;
@@ -354,9 +354,9 @@ pub(in super::super::super) fn link_words<R: LinkRule>(
     (words, open != 0)
 }
 
-/// For eight places where a triple could start, in three fields of 16 bits: what follows if none,
-/// one or two of the places are taken by a triple before them. The low byte of a field says where
-/// one starts, the high byte where the field for the next eight places is.
+/// For eight places where a triple could start, in three fields of 16 bits: the result if none, one
+/// or two of the places are taken by a triple before them. The low byte of a field says where
+/// triples start, the high byte where the field for the next eight places is.
 const GREEDY: [u64; 256] = {
     let mut table = [0; 256];
     let mut could = 0;
@@ -382,7 +382,7 @@ const GREEDY: [u64; 256] = {
 };
 
 /// Which triples start, from the left, of those that could, and how many of the places after them
-/// the last one takes; `taken` is that of those before.
+/// the last one takes; `taken` is the same number for the places before.
 #[inline(always)]
 fn greedy<const PLACES: usize>(could: u64, taken: u64) -> (u64, u64) {
     let (mut starts, mut field) = (0, taken << 4);

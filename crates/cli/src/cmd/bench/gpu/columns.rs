@@ -1,4 +1,4 @@
-//! Columns of made-up data, by every codec.
+//! Columns of generated data, in every codec.
 
 use tapdex_bitmap::Codec;
 use tapdex_engine::index::{Digits, Width};
@@ -24,7 +24,7 @@ const HEADINGS: [&str; 9] = [
     "both busy",
 ];
 
-/// Steps of the measurement: the making of each data set, and each codec.
+/// Steps of the measurement: generating each data set, and each codec.
 pub(super) fn steps(plan: &Plan<'_>) -> usize {
     let widths = [Width::Byte, Width::Short].into_iter().filter(|&width| plan.only.width(width));
     let data = only::DATA.into_iter().filter(|data| plan.only.data(data));

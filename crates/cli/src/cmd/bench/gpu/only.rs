@@ -1,4 +1,4 @@
-//! What is to be measured, by name.
+//! What to measure, by name.
 
 use tapdex_bitmap::{ALL_CODECS, Codec};
 use tapdex_engine::index::Width;
@@ -10,7 +10,7 @@ pub(super) const DATA: [&str; 3] = ["uniform", "zipf", "flows"];
 /// Bits of a digit.
 const WIDTHS: [&str; 2] = ["8", "16"];
 
-/// What is to be measured. Of a kind of which nothing is named, all is.
+/// What to measure. If nothing of a kind is named, all of it is measured.
 #[derive(Debug, Clone)]
 pub(super) struct Only {
     words: Vec<String>,

@@ -13,9 +13,9 @@ use tapdex_report::{Bar, Bars, Plot, Report, Sheet};
 
 /// Rows of the columns that MASC is measured on: few enough for one core.
 const MASC_ROWS: usize = 1 << 22;
-/// What IMC'13 says of 256 values on a card of 2013, in records a second, and of 65,536.
+/// The figures of IMC'13 for 256 and for 65,536 values, on a card of 2013, in records a second.
 const PUBLISHED: [(u64, f64); 2] = [(256, 185e6), (65_536, 185e6 / 1.13)];
-/// What the paper says of MASC: packets a second times bytes, on its GPU and on its CPU.
+/// The paper's figures for MASC: packets a second times bytes, on its GPU and on its CPU.
 const PUBLISHED_MASC: [f64; 2] = [492_491.0 * 14.0, 492_491.0 * 14.0 / 19.5];
 
 /// Steps of the measurement, without that of a peer.

@@ -6,7 +6,7 @@ use tapdex_report::{Report, Sheet};
 use super::Plan;
 use crate::cmd::progress::Progress;
 
-/// Rows of the segments: that of an archive has the first number at most.
+/// Rows of the segments: a segment of an archive has at most the first number.
 const ROWS: [usize; 2] = [1 << 22, 1 << 25];
 /// Records of a flow, in the mean.
 const FLOW_RECORDS: [usize; 2] = [4, 16];
