@@ -128,7 +128,7 @@ pub(crate) struct Packet<'a> {
     pub(crate) offset: u64,
 }
 
-/// What is missing for one reason. Alone on a line it is in an [`Incomplete`].
+/// What is missing for one reason.
 #[derive(Debug, Serialize)]
 pub(crate) struct Missing<'a> {
     pub(crate) cause: &'static str,
