@@ -13,6 +13,7 @@ pub(crate) mod completion;
 pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod extract;
+pub(crate) mod flows;
 pub(crate) mod r#gen;
 pub(crate) mod hist;
 pub(crate) mod index;

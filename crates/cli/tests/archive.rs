@@ -10,6 +10,8 @@ mod counts;
 mod damage;
 #[path = "archive/filter_files.rs"]
 mod filter_files;
+#[path = "archive/flows.rs"]
+mod flows;
 #[path = "archive/progress.rs"]
 mod progress;
 #[path = "archive/surroundings.rs"]
@@ -757,9 +759,9 @@ fn real_captures_come_out_as_they_went_in() {
 mod help {
     use super::*;
 
-    const COMMANDS: [&str; 11] = [
-        "index", "search", "extract", "top", "hist", "info", "explain", "verify", "repair", "gen",
-        "demo",
+    const COMMANDS: [&str; 12] = [
+        "index", "search", "extract", "top", "hist", "flows", "info", "explain", "verify",
+        "repair", "gen", "demo",
     ];
 
     #[test]

@@ -299,6 +299,7 @@ fn crates_depend_only_on_what_they_may() {
         (
             "crates/engine/Cargo.toml",
             &[
+                "base64",
                 "crc32c",
                 "flate2",
                 "jiff",
@@ -307,7 +308,7 @@ fn crates_depend_only_on_what_they_may() {
                 "rayon",
                 "rustix",
                 "serde",
-                "serde_json",
+                "sha1",
                 "tapdex-bitmap",
                 "thiserror",
                 "toml",

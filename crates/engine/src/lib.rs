@@ -129,6 +129,7 @@
 pub mod archive;
 pub mod beneath;
 pub mod capture;
+pub mod community_id;
 pub mod fields;
 pub mod index;
 pub mod packet;

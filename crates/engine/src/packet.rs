@@ -3,6 +3,8 @@
 pub mod decode;
 mod link;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 pub use decode::decode;
 pub use link::LinkType;
 
@@ -305,4 +307,23 @@ pub struct Headers {
     pub tunnel_id: u32,
     /// The inner packet.
     pub inner: Inner,
+}
+
+impl Headers {
+    /// The addresses of an IP packet, the sender's first; `None` if it is not IP.
+    pub fn addresses(&self) -> Option<[IpAddr; 2]> {
+        match self.eth_type {
+            ETHERTYPE_IPV4 => Some([self.ip_src, self.ip_dst].map(|ip| Ipv4Addr::from(ip).into())),
+            ETHERTYPE_IPV6 if self.wide => {
+                Some([self.ip6_src, self.ip6_dst].map(|ip| Ipv6Addr::from(ip).into()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is a TCP, UDP or SCTP packet, and not a later fragment of one.
+    pub fn has_ports(&self) -> bool {
+        [protocol::TCP, protocol::UDP, protocol::SCTP].contains(&self.l4)
+            && self.fragment != Fragment::Later
+    }
 }

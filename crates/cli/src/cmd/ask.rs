@@ -141,7 +141,7 @@ impl QuestionArgs {
 /// An answer, or an error that says what to do.
 pub(crate) fn searched<T>(answer: Result<T, SearchError>) -> anyhow::Result<T> {
     answer.map_err(|error| match error {
-        SearchError::TooManyConversations => {
+        SearchError::TooManyConversations { .. } => {
             let what = "narrow the filter, or the times with --from and --to";
             anyhow::anyhow!("{error}: {what}")
         }

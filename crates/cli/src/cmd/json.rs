@@ -128,6 +128,35 @@ pub(crate) struct Packet<'a> {
     pub(crate) offset: u64,
 }
 
+/// A conversation: `flows --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Flow {
+    pub(crate) start: Time,
+    pub(crate) duration: Rounded,
+    pub(crate) protocol: Cow<'static, str>,
+    pub(crate) client: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_port: Option<u16>,
+    pub(crate) server: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server_port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) icmp_type: Option<u8>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) vlan: String,
+    pub(crate) client_packets: u64,
+    pub(crate) server_packets: u64,
+    pub(crate) client_bytes: u64,
+    pub(crate) server_bytes: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) client_flags: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) server_flags: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(crate) state: &'static str,
+    pub(crate) community_id: String,
+}
+
 /// What is missing for one reason.
 #[derive(Debug, Serialize)]
 pub(crate) struct Missing<'a> {

@@ -1,14 +1,14 @@
 //! From packets to the conversations that they belong to.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use super::filter::{Filter, FilterError, Syntax};
 use super::question::Query;
 use super::search::{Answers, SearchError};
 use crate::archive::{ArchiveError, Gap, UnreadPackets};
 use crate::capture::Record;
-use crate::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, Fragment, Headers, decode, protocol};
+use crate::packet::{Headers, decode, protocol};
 
 /// The most conversations that can be asked for.
 pub const CONVERSATIONS_MAX: usize = 10_000;
@@ -18,28 +18,21 @@ const BATCH_LEN: usize = 200;
 /// Two endpoints and their protocol; the lesser endpoint comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Conversation {
-    wide: bool,
     protocol: u8,
     ports: bool,
-    ends: [(u128, u16); 2],
+    ends: [(IpAddr, u16); 2],
 }
 
 impl Conversation {
     fn of(headers: &Headers) -> Option<Self> {
-        let (wide, addresses) = match headers.eth_type {
-            ETHERTYPE_IPV4 => (false, [headers.ip_src.into(), headers.ip_dst.into()]),
-            ETHERTYPE_IPV6 if headers.wide => (true, [headers.ip6_src, headers.ip6_dst]),
-            _ => return None,
-        };
-        let ports = [protocol::TCP, protocol::UDP, protocol::SCTP].contains(&headers.l4)
-            && headers.fragment != Fragment::Later;
-        let [a, b]: [u128; 2] = addresses;
+        let [a, b] = headers.addresses()?;
+        let ports = headers.has_ports();
         let mut ends = match ports {
             true => [(a, headers.port_src), (b, headers.port_dst)],
             false => [(a, 0), (b, 0)],
         };
         ends.sort_unstable();
-        Some(Self { wide, protocol: headers.l4, ports, ends })
+        Some(Self { protocol: headers.l4, ports, ends })
     }
 
     /// The filter that finds it, in Wireshark's language, which looks behind VLAN tags.
@@ -48,19 +41,15 @@ impl Conversation {
         format!("{} or {}", self.one_way(a, b), self.one_way(b, a))
     }
 
-    fn one_way(&self, src: (u128, u16), dst: (u128, u16)) -> String {
-        let address = |address: u128| match self.wide {
-            true => Ipv6Addr::from(address).to_string(),
-            false => Ipv4Addr::from(u32::try_from(address).unwrap_or(0)).to_string(),
-        };
-        let (ip, next) = if self.wide { ("ipv6", "nxt") } else { ("ip", "proto") };
-        let mut text =
-            format!("({ip}.src == {} and {ip}.dst == {}", address(src.0), address(dst.0));
+    fn one_way(&self, src: (IpAddr, u16), dst: (IpAddr, u16)) -> String {
+        let wide = src.0.is_ipv6();
+        let (ip, next) = if wide { ("ipv6", "nxt") } else { ("ip", "proto") };
+        let mut text = format!("({ip}.src == {} and {ip}.dst == {}", src.0, dst.0);
         let name = match self.protocol {
             protocol::TCP => "tcp",
             protocol::UDP => "udp",
             protocol::SCTP => "sctp",
-            protocol::ICMP6 if self.wide => "icmpv6",
+            protocol::ICMP6 if wide => "icmpv6",
             _ => "",
         };
         match (self.ports, name) {
@@ -101,7 +90,6 @@ impl Answers {
                         answer.records.extend(more.records);
                         unread.extend(more.unread);
                     }
-                    Err(_) if segment.is_gone() => {}
                     Err(error) => *failed = Some(error),
                 }
             }
@@ -110,7 +98,7 @@ impl Answers {
             answer.records.sort_unstable();
             answer.records.dedup();
             answer.count = answer.records.len() as u64;
-            self.gaps.extend(failed.map(|failed| Gap::of_segment(segment, failed)));
+            self.gaps.extend(failed.map(|failed| Gap::of_lost(segment, failed)));
         }
         self.add_unread(unread);
         Ok(())
@@ -133,16 +121,14 @@ impl Answers {
             let packets = segment.packets();
             match packets.and_then(|mut p| p.for_each(records.iter().copied(), &mut each)) {
                 Ok(some) => unread.extend(some),
-                // Retention has removed it in the meantime.
-                Err(_) if segment.is_gone() => {}
                 // Only the conversations of this segment are unknown.
-                Err(error) => gaps.push(Gap::of_segment(segment, error)),
+                Err(error) => gaps.push(Gap::of_lost(segment, error)),
             }
             if self.control.is_cancelled() {
                 return Err(SearchError::Cancelled);
             }
             if conversations.len() > CONVERSATIONS_MAX {
-                return Err(SearchError::TooManyConversations);
+                return Err(SearchError::TooManyConversations { most: CONVERSATIONS_MAX });
             }
         }
         self.gaps.extend(gaps);

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use super::filter::{Expr, FieldTest, Test};
 use super::plan::{Planner, Set};
 use crate::archive::OfLinks;
+use crate::community_id::CommunityId;
 use crate::error::IndexError;
 use crate::fields::{self, Ask, Condition, Field, Name, Packet, Part, Presence};
 use crate::packet::Encap;
@@ -114,6 +115,7 @@ pub(super) fn matches(expr: &Expr, packet: &Packet<'_>) -> bool {
         Expr::Not(part) => !matches(part, packet),
         Expr::Term(term) => match &term.test {
             Test::Field(test) => matches_test(test, packet),
+            Test::Flow(id) => CommunityId::of(packet.headers) == Some(*id),
             // Wireshark filters have no other tests.
             _ => false,
         },

@@ -10,6 +10,7 @@ mod print;
 
 use std::ops::{Range, RangeInclusive};
 
+use crate::community_id::CommunityId;
 use crate::fields::{Load, Name};
 use crate::time::TimeRange;
 
@@ -134,7 +135,7 @@ pub enum IpVersion {
     V6,
 }
 
-/// What a term asks. All but the last two have the meaning that libpcap gives them.
+/// What a term asks. All but the last three have the meaning that libpcap gives them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
     /// The frame's network protocol, above 1,500: `ip`, `arp`, `ether proto 0x88cc`.
@@ -241,6 +242,8 @@ pub enum Test {
     },
     /// A Wireshark field.
     Field(FieldTest),
+    /// A Community ID, in Wireshark's language: `communityid == "1:..."`, `flow 1:...`.
+    Flow(CommunityId),
 }
 
 /// A test of an indexed field, with the meaning that Wireshark gives it.

@@ -24,7 +24,7 @@ use crate::archive::Columns;
 use crate::error::IndexError;
 use crate::fields::Field;
 use crate::index::Rows;
-use crate::packet::{ETHERTYPES_VLAN, Encap};
+use crate::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPES_VLAN, Encap};
 use lookup::masked_digits;
 
 /// Rows of a segment, or none or all of them, which need not be joined with anything.
@@ -154,6 +154,8 @@ enum Reading<'t> {
     Nowhere,
     /// A Wireshark field.
     Field(&'t FieldTest),
+    /// The name of a conversation. Any IP packet may be in it.
+    Flow,
     /// The length on the wire is in one of these ranges.
     Length(Vec<RangeInclusive<u128>>),
     /// A test of headers at a level.
@@ -327,6 +329,10 @@ impl<'a> Planner<'a> {
         match self.reading(term) {
             Reading::Nowhere => Ok(Set::All),
             Reading::Field(test) => self.unknown_to_field(test),
+            Reading::Flow => {
+                let types = [ETHERTYPE_IPV4, ETHERTYPE_IPV6].map(u128::from);
+                self.any_value(Field::EthType, &types)
+            }
             Reading::Length(lengths) => self.length_edge(&lengths),
             Reading::At(level, test) => self.unclear(level, test),
             Reading::Within(level, test) => {
@@ -339,7 +345,7 @@ impl<'a> Planner<'a> {
     pub(crate) fn holds(&self, term: &Term) -> Planned<'a> {
         match self.reading(term) {
             // All rows that may match are unknown.
-            Reading::Nowhere | Reading::Within(..) => Ok(Set::None),
+            Reading::Nowhere | Reading::Within(..) | Reading::Flow => Ok(Set::None),
             Reading::Field(test) => self.field(test),
             Reading::Length(lengths) => self.length(&lengths),
             Reading::At(level, test) => {
@@ -361,6 +367,7 @@ impl<'a> Planner<'a> {
     fn reading<'t>(&self, term: &'t Term) -> Reading<'t> {
         let test = match &term.test {
             Test::Field(test) => return Reading::Field(test),
+            Test::Flow(_) => return Reading::Flow,
             // Lengths are not loaded from the frame.
             &Test::Length(comparison, len) => {
                 return Reading::Length(values_of(comparison, len.into(), u32::MAX.into()));
@@ -392,7 +399,7 @@ impl<'a> Planner<'a> {
         match test {
             // MAC addresses are not moved by tags.
             Test::Mac { .. } | Test::EtherMulticast => return Ok(odd),
-            Test::Length(..) | Test::Opaque { .. } | Test::Field(_) => {
+            Test::Length(..) | Test::Opaque { .. } | Test::Field(_) | Test::Flow(_) => {
                 return Ok(Set::All);
             }
             _ => {}
@@ -446,7 +453,8 @@ fn is_plain(test: &Test) -> bool {
         | Test::Length(..)
         | Test::Loaded { .. }
         | Test::Opaque { .. }
-        | Test::Field(_) => false,
+        | Test::Field(_)
+        | Test::Flow(_) => false,
     }
 }
 

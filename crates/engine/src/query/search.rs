@@ -10,6 +10,7 @@
 //! | the packets | [`Search::packets`], a stream | time |
 //! | the values of a field | [`Answers::top`] | most frequent first |
 //! | packets over time | [`Answers::over_time`] | time |
+//! | conversations | [`Answers::flows`] | bytes, packets, duration or start |
 //!
 //! Segments are asked in parallel if packets have to be read, and skipped if their times or keys
 //! rule them out. The stream asks them as it gets to their times: the first packets come at once,
@@ -49,7 +50,6 @@ use std::sync::Arc;
 
 use super::answer::{Answer, Wanted};
 use super::control::Control;
-use super::conversations::CONVERSATIONS_MAX;
 use super::filter::FilterError;
 use super::packets::PacketStream;
 use super::question::{Query, Refusal};
@@ -73,8 +73,11 @@ pub enum SearchError {
     Refused(#[from] Refusal),
     /// The packets belong to more conversations than can be asked for. Narrow the filter or the
     /// times.
-    #[error("packets of more than {CONVERSATIONS_MAX} conversations match")]
-    TooManyConversations,
+    #[error("packets of more than {most} conversations match")]
+    TooManyConversations {
+        /// How many can be asked for.
+        most: usize,
+    },
     /// The conversations cannot be asked for.
     #[error("{0}")]
     Conversations(#[source] FilterError),

@@ -5,6 +5,7 @@
 //! alternative = operand *( ("and" | "&&") operand )
 //! operand     = ("not" | "!") operand | "(" expression ")" | condition
 //! condition   = field | field comparison value | field "in" "{" set "}"
+//!             | ("communityid" | "community_id") ("==" | "!=") id | "flow" id
 //! comparison  = "==" | "eq" | "!=" | "ne" | "<" | "lt" | "<=" | "le" | ">" | "gt" | ">=" | "ge"
 //!             | "===" | "all_eq" | "!==" | "any_ne"
 //! set         = value [".." value] *( "," value [".." value] )
@@ -19,11 +20,17 @@
 //! Source: the manual page wireshark-filter(4).
 
 use super::filter::{Expr, FieldTest, Filter, FilterError, Shift, Syntax, Term, Test};
+use crate::community_id::{CommunityId, NotCommunityId};
 use crate::fields::{self, Ask, FieldKind, NAMES, Name, Shown};
 use crate::packet::Tunnel;
 use crate::time::{TimeRange, parse_time};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::{Range, RangeInclusive};
+
+/// The names of a Community ID: that of Wireshark, and one that Zeek and Suricata use.
+const COMMUNITY_ID: [&str; 2] = ["communityid", "community_id"];
+/// A shorter way to ask for one.
+const FLOW: &str = "flow";
 
 /// The most nested parentheses and negations.
 const NESTING_MAX: usize = 200;
@@ -54,9 +61,9 @@ pub(super) fn parse(text: &str, now_ns: u64) -> Result<Filter, FilterError> {
 }
 
 /// Whether a text has a word that only display filters have: a field with a dot, of a protocol that
-/// is known here, or the protocols `ipv6` and `icmpv6`. These two do not count if the text has
-/// `proto` or `protochain`: pcap filters have them as well, behind these words and what inherits
-/// them.
+/// is known here, the name of a Community ID, or the protocols `ipv6` and `icmpv6`. These two do
+/// not count if the text has `proto` or `protochain`: pcap filters have them as well, behind these
+/// words and what inherits them.
 pub(super) fn is_likely(text: &str) -> bool {
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_.-".contains(c));
     // `ipv6-icmp` is one word, and the name of a protocol.
@@ -67,6 +74,9 @@ pub(super) fn is_likely(text: &str) -> bool {
                 && names()
                     .any(|name| name.split_once('.').is_some_and(|(first, _)| first == protocol))
         }
+        None if COMMUNITY_ID.contains(&word) => true,
+        // The start of an ID, so that a host may have this name.
+        None if word == FLOW => text.contains("flow 1:"),
         None => !by_number && (word == "ipv6" || word == "icmpv6"),
     })
 }
@@ -256,6 +266,9 @@ impl<'t> Parser<'t> {
         let Token::Word(word) = self.next else {
             return self.error("expected a field, such as `ip.addr`");
         };
+        if COMMUNITY_ID.contains(&word) || word == FLOW {
+            return self.flow(word).map(Some);
+        }
         let Some(name) = fields::wireshark(word) else {
             let nearest = nearest(word);
             return self.error(format!("there is no field `{word}`; do you mean `{nearest}`?"));
@@ -307,6 +320,42 @@ impl<'t> Parser<'t> {
             "!==" => equal(complement(&values, most(name))),
             _ => equal(values),
         }))
+    }
+
+    /// A Community ID behind its name, which is next.
+    fn flow(&mut self, name: &str) -> Parsed<Expr> {
+        let start = self.span.start;
+        self.step()?;
+        let is_not = match self.next {
+            _ if name == FLOW => false,
+            Token::Sign("==" | "===") => false,
+            Token::Sign("!=" | "!==") => true,
+            _ => return self.error(format!("expected `==` or `!=` after `{name}`")),
+        };
+        if name != FLOW {
+            self.step()?;
+        }
+        let (Token::Word(word) | Token::Quoted(word)) = self.next else {
+            return self.error(NotCommunityId.to_string());
+        };
+        // Without quotes, the sign at its end is a token of its own.
+        let is_open = matches!(self.next, Token::Word(_));
+        let id: Result<CommunityId, _> = match is_open {
+            true => format!("{word}=").parse(),
+            false => word.parse(),
+        };
+        let Ok(id) = id else { return self.error(NotCommunityId.to_string()) };
+        self.step()?;
+        if is_open && !self.take("=")? {
+            return self.error(NotCommunityId.to_string());
+        }
+        let text = format!("{} == \"{id}\"", COMMUNITY_ID[0]);
+        let span = start..self.end;
+        let term = Term { span, shift: Shift::Tags(0), test: Test::Flow(id), text };
+        Ok(match is_not {
+            true => Expr::Not(Box::new(Expr::Term(term))),
+            false => Expr::Term(term),
+        })
     }
 
     /// The value behind a comparison, as the values that compare so.

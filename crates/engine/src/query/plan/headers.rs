@@ -68,7 +68,9 @@ impl<'a> Planner<'a> {
                 self.loaded(level, load, within, holds)
             }
             // Unknown in all rows.
-            Test::Length(..) | Test::Opaque { .. } | Test::Field(_) => Ok(Set::None),
+            Test::Length(..) | Test::Opaque { .. } | Test::Field(_) | Test::Flow(_) => {
+                Ok(Set::None)
+            }
         }
     }
 
