@@ -19,11 +19,13 @@ use fields::NameParser;
 /// Show the most frequent values of a field among the packets that match.
 ///
 /// Values are counted in the index; packets are read only if the filter needs it, or if a segment
-/// does not have the field because it is older or index --fields did not name it.
+/// does not have the field because it is older or index --fields did not name it. By bytes, all
+/// packets that match are read, for their lengths on the wire.
 ///
 ///     tapdex top src
 ///     tapdex top port.dst -n 5 'tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn'
 ///     tapdex top ip.src -r archive --from -1h --json 'udp port 53'
+///     tapdex top addr --by bytes
 ///
 /// Fields of both versions of IP:
 ///
@@ -56,12 +58,34 @@ pub(crate) struct Args {
     /// Number of values to show.
     #[arg(short = 'n', value_name = "N", default_value_t = 10)]
     most: usize,
+    /// What counts.
+    #[arg(long, value_name = "WHAT", default_value = "packets")]
+    by: ByArg,
     /// Print one JSON object per line.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
     /// Print comma-separated values.
     #[arg(long)]
     csv: bool,
+}
+
+/// What values are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ByArg {
+    /// The packets that have the value.
+    Packets,
+    /// The bytes of these packets on the wire.
+    Bytes,
+}
+
+impl ByArg {
+    /// The heading of the numbers.
+    fn heading(self) -> &'static str {
+        match self {
+            Self::Packets => "count",
+            Self::Bytes => "bytes",
+        }
+    }
 }
 
 /// Columns of the longest bar.
@@ -71,14 +95,17 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let started = Instant::now();
     let query = args.question.query()?;
     let mut answers = args.question.records(&query)?;
-    let top = answers.top(args.field, args.most)?;
+    let top = match args.by {
+        ByArg::Packets => answers.top(args.field, args.most)?,
+        ByArg::Bytes => answers.top_by_bytes(args.field, args.most)?,
+    };
     print(args, &top, out)?;
     if args.json {
         write_missing(&answers, out)?;
     }
     out.flush().context(CANNOT_WRITE)?;
     note_unseen(&answers, &query);
-    if top.packets_read > 0 {
+    if top.packets_read > 0 && args.by == ByArg::Packets {
         let packets = counted(top.packets_read, "packet");
         note(&format!("{packets} read: their segments do not know the field"));
     }
@@ -103,12 +130,13 @@ fn print(args: &Args, top: &Top, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.json {
         for (value, count) in counts {
             let (text, share) = (json::string(&shown(value)), share(*count));
-            line(out, format_args!(r#"{{"value":{text},"count":{count},"share":{share:.6}}}"#))?;
+            let name = args.by.heading();
+            line(out, format_args!(r#"{{"value":{text},"{name}":{count},"share":{share:.6}}}"#))?;
         }
         return Ok(());
     }
     if args.csv {
-        csv::line(out, &["value", "count", "share"])?;
+        csv::line(out, &["value", args.by.heading(), "share"])?;
         for (value, count) in counts {
             let share = format!("{:.6}", share(*count));
             csv::line(out, &(escaped(&shown(value)), count, share))?;
@@ -118,7 +146,7 @@ fn print(args: &Args, top: &Top, out: &mut dyn Write) -> anyhow::Result<()> {
     let most = counts.first().map_or(1, |(_, count)| *count).max(1);
     let headings = [
         ("value", Align::Left),
-        ("count", Align::Right),
+        (args.by.heading(), Align::Right),
         ("percent", Align::Right),
         ("", Align::Left),
     ];
@@ -127,7 +155,8 @@ fn print(args: &Args, top: &Top, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let mut rows = Vec::new();
     for (value, count) in counts {
-        let bar = usize::try_from((count * BAR_LEN).div_ceil(most)).unwrap_or(0);
+        let bar = u128::from(*count) * u128::from(BAR_LEN);
+        let bar = usize::try_from(bar.div_ceil(most.into())).unwrap_or(0);
         rows.push(row(shown(value), *count, "#".repeat(bar)));
     }
     if values > counts.len() {

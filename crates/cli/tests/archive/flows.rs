@@ -192,3 +192,23 @@ fn a_community_id_finds_its_packets() {
     }
     place.run(&["search", "community_id < \"1:abc\""]).failed(2);
 }
+
+/// By bytes, `top` adds up what `flows` does.
+#[test]
+fn top_by_bytes_is_what_conversations_add_up_to() {
+    let place = indexed();
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    for ((_, _, address), (_, bytes)) in ours(&place, "tcp.port or udp.port") {
+        *expected.entry(address).or_default() += bytes;
+    }
+    let by_bytes = "top src --by bytes -n 1000000";
+    let table = place.words(&format!("{by_bytes} --csv tcp.port or udp.port")).done();
+    let found: BTreeMap<String, u64> =
+        rows(&table).iter().map(|row| (row["value"].to_owned(), number(row, "bytes"))).collect();
+    assert!(found.len() > 100 && found == expected);
+    assert!(rows(&table).is_sorted_by(|a, b| number(a, "bytes") >= number(b, "bytes")));
+    let json = place.words("top src --by bytes -n 1 --json tcp.port or udp.port").done();
+    let value: serde_json::Value = serde_json::from_str(json.trim()).unwrap();
+    assert_eq!(value["bytes"].as_u64(), expected.values().max().copied());
+    assert!(value.get("count").is_none());
+}

@@ -10,6 +10,7 @@ use super::fields::presence_rows;
 use super::plan::{Dialect, Planner, Set};
 use super::search::{Answers, SearchError};
 use crate::archive::{ArchiveError, Segment, UnreadPackets};
+use crate::capture::Record;
 use crate::fields::{Field, FieldKind, LENGTH_802_3_MAX, Name, Packet, Part, Shown};
 use crate::index::MARK_RECORDS;
 use crate::packet::{Headers, decode};
@@ -66,7 +67,8 @@ impl Display for Value {
 /// The most frequent values of a field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Top {
-    /// The values and how often each occurs, the most frequent first.
+    /// The values and how often each occurs, the most frequent first. By bytes: how many bytes the
+    /// packets have in which it occurs.
     pub values: Vec<(Value, u64)>,
     /// How many values there are; some may have been left out.
     pub distinct: usize,
@@ -74,6 +76,16 @@ pub struct Top {
     pub total: u64,
     /// Packets that were read because their segments do not know the field.
     pub packets_read: u64,
+}
+
+impl Top {
+    fn of(counts: HashMap<Value, u64>, most: usize, packets_read: u64) -> Self {
+        let (distinct, total) = (counts.len(), counts.values().sum());
+        let mut values: Vec<(Value, u64)> = counts.into_iter().collect();
+        values.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        values.truncate(most);
+        Self { values, distinct, total, packets_read }
+    }
 }
 
 /// How many packets match in each of a number of equal spans of time.
@@ -103,11 +115,22 @@ impl Answers {
                 *counts.entry(Value::of(segment, shown)).or_default() += count;
             })
         })?;
-        let (distinct, total) = (counts.len(), counts.values().sum());
-        let mut values: Vec<(Value, u64)> = counts.into_iter().collect();
-        values.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        values.truncate(most);
-        Ok(Top { values, distinct, total, packets_read })
+        Ok(Top::of(counts, most, packets_read))
+    }
+
+    /// The same by bytes on the wire: the values whose packets have the most. The numbers are bytes
+    /// then. All packets that were found are read, for their lengths.
+    pub fn top_by_bytes(&mut self, name: &Name, most: usize) -> Result<Top, SearchError> {
+        let parts: Vec<&Part> = name.parts.iter().collect();
+        let mut bytes: HashMap<Value, u64> = HashMap::new();
+        let packets_read = self.each_found(&mut |segment, records| {
+            let len = |record: &Record<'_>| record.wire_len.into();
+            let unread = sum_read(segment, &parts, records, len, &mut |shown, sum| {
+                *bytes.entry(Value::of(segment, shown)).or_default() += sum;
+            })?;
+            Ok((records.len() as u64, unread))
+        })?;
+        Ok(Top::of(bytes, most, packets_read))
     }
 
     /// How many of the packets that [`Search::records`] has found are in each of `len` spans.
@@ -205,22 +228,35 @@ pub fn count_name(
     if unknown.is_empty() || records.is_empty() {
         return Ok((0, UnreadPackets::default()));
     }
+    let unread = sum_read(segment, &unknown, records, |_| 1, each)?;
+    Ok((records.len() as u64, unread))
+}
+
+/// Reads packets and sums up what they weigh, by the values of fields. Returns those that have
+/// changed since they were indexed.
+fn sum_read(
+    segment: &Segment,
+    parts: &[&Part],
+    records: &[u32],
+    weight: impl Fn(&Record<'_>) -> u64,
+    each: &mut dyn FnMut(Shown, u64),
+) -> Result<UnreadPackets, ArchiveError> {
     let mut headers = Headers::default();
-    let mut counts = HashMap::new();
+    let mut sums = HashMap::new();
     let unread = segment.packets()?.for_each(records.iter().copied(), &mut |_, record| {
         decode(record.link, record.swapped, record.data, &mut headers);
         let packet = Packet::new(record, &headers);
-        for part in &unknown {
+        for part in parts {
             let value = part.field.value(&packet);
             let says = value != 0 || !headers.odd || is_never_cut_off(part.field);
             if says && part.presence.holds(&packet) {
-                *counts.entry(Shown(part.kind, value)).or_insert(0) += 1;
+                *sums.entry(Shown(part.kind, value)).or_insert(0) += weight(record);
             }
         }
         Ok(true)
     })?;
-    counts.into_iter().for_each(|(value, count)| each(value, count));
-    Ok((records.len() as u64, unread))
+    sums.into_iter().for_each(|(value, sum)| each(value, sum));
+    Ok(unread)
 }
 
 /// Whether a 0 of this field never comes from a header that is cut off.
