@@ -30,7 +30,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
-use crate::packet::{Fragment, Headers, protocol};
+use crate::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, Fragment, Headers, protocol};
 
 /// The seed of all our IDs: the one that other tools use if they are not told otherwise.
 const SEED: u16 = 0;
@@ -55,9 +55,11 @@ const ANSWERS_6: [(u8, u8); 6] =
 impl Ports {
     /// The ports of a packet. There are none if its headers are cut off before them.
     pub fn of(headers: &Headers) -> Self {
-        let is_cut = |numbers: [u16; 2]| headers.odd && numbers == [0, 0];
-        match headers.l4 {
-            icmp @ (protocol::ICMP | protocol::ICMP6) => {
+        // Behind extension headers of IPv6, frames that are cut off are not odd.
+        let may_be_cut = headers.odd || headers.l4 != headers.proto;
+        let is_cut = |numbers: [u16; 2]| may_be_cut && numbers == [0, 0];
+        match (headers.l4, headers.eth_type) {
+            (icmp @ protocol::ICMP, ETHERTYPE_IPV4) | (icmp @ protocol::ICMP6, ETHERTYPE_IPV6) => {
                 let (kind, code) = (headers.icmp_type, headers.icmp_code);
                 match headers.fragment == Fragment::Later || is_cut([kind.into(), code.into()]) {
                     true => Self::None,

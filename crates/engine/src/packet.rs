@@ -310,9 +310,13 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// The addresses of an IP packet, the sender's first; `None` if it is not IP.
+    /// The addresses of an IP packet, the sender's first; `None` if it is not IP, or cut off before
+    /// them.
     pub fn addresses(&self) -> Option<[IpAddr; 2]> {
         match self.eth_type {
+            ETHERTYPE_IPV4 if self.odd && (self.ip_src, self.ip_dst, self.proto) == (0, 0, 0) => {
+                None
+            }
             ETHERTYPE_IPV4 => Some([self.ip_src, self.ip_dst].map(|ip| Ipv4Addr::from(ip).into())),
             ETHERTYPE_IPV6 if self.wide => {
                 Some([self.ip6_src, self.ip6_dst].map(|ip| Ipv6Addr::from(ip).into()))

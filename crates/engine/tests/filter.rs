@@ -310,7 +310,7 @@ fn words(test: &Test) -> Option<String> {
             assert_eq!(mask & !bits, 0, "bits that the field does not have");
             format!("({header}[{at}:{size}] & {mask}) >> {down} {} {value}", sign(comparison))
         }
-        Test::Opaque { .. } | Test::Field(_) | Test::Flow(_) => return None,
+        Test::Opaque { .. } | Test::Field(_) | Test::Flow { .. } => return None,
     })
 }
 

@@ -40,6 +40,8 @@ enum Clock {
     Rising,
     /// Times go back now and then, and many are the same.
     Jumping,
+    /// All times are the same.
+    Still,
 }
 
 fn write_capture(path: &Path, packets: u64, seed: u64, start_ns: u64, clock: Clock) {
@@ -51,6 +53,7 @@ fn write_capture(path: &Path, packets: u64, seed: u64, start_ns: u64, clock: Clo
     while let Some(packet) = traffic.next() {
         let time_ns = match clock {
             Clock::Rising => packet.time_ns,
+            Clock::Still => start_ns,
             Clock::Jumping => match random.below(20) {
                 0 => start_ns + u64::from(random.below(1_000)) * 1_000_000,
                 _ => packet.time_ns / 1_000_000 * 1_000_000,
@@ -115,7 +118,7 @@ fn scanned(archive: &Archive, query: &Query) -> Vec<Packet> {
 
 #[test]
 fn packets_come_in_order_and_limits_give_the_earliest() {
-    for clock in [Clock::Rising, Clock::Jumping] {
+    for clock in [Clock::Rising, Clock::Jumping, Clock::Still] {
         let folder = tempfile::tempdir().unwrap();
         let archive = archive(folder.path(), 5, clock);
         for text in FILTERS {
@@ -178,22 +181,24 @@ fn a_limit_saves_work() {
 /// Within a segment packets are read only until the earliest are known.
 #[test]
 fn a_limit_saves_work_within_a_segment() {
-    let folder = tempfile::tempdir().unwrap();
-    let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
-    let path = folder.path().join("a.pcap");
-    write_capture(&path, 20_000, 1, START_NS, Clock::Rising);
-    Ingest::new(&archive).run(&[Input::File(path)]).unwrap();
-    let (query, control) = (query("ether[33] & 3 = 1"), Control::default());
-    let search = archive.search(&query).unwrap().with_limit(3).with_control(&control);
-    assert!(packets(&search) == scanned(&archive, &query)[..3]);
-    let read = control.progress().packets_read;
-    assert!((3..2_000).contains(&read), "{read} packets");
+    for clock in [Clock::Rising, Clock::Still] {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+        let path = folder.path().join("a.pcap");
+        write_capture(&path, 20_000, 1, START_NS, clock);
+        Ingest::new(&archive).run(&[Input::File(path)]).unwrap();
+        let (query, control) = (query("ether[33] & 3 = 1"), Control::default());
+        let search = archive.search(&query).unwrap().with_limit(3).with_control(&control);
+        assert!(packets(&search) == scanned(&archive, &query)[..3]);
+        let read = control.progress().packets_read;
+        assert!((3..2_000).contains(&read), "{read} packets");
+    }
 }
 
 /// If some of the earliest packets cannot be read, later ones take their place.
 #[test]
 fn a_limit_is_reached_past_packets_that_cannot_be_read() {
-    for clock in [Clock::Rising, Clock::Jumping] {
+    for clock in [Clock::Rising, Clock::Jumping, Clock::Still] {
         let folder = tempfile::tempdir().unwrap();
         let mut archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
         archive.keep_sums(true).unwrap();

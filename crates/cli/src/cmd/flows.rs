@@ -29,8 +29,9 @@ use super::{CANNOT_WRITE, counted, csv, json, note};
 /// Packets belong to the same conversation if their addresses, protocol, ports and VLAN are the
 /// same, in either direction. Messages of ICMP and their answers are a conversation, too. The
 /// client is the end that sent a SYN, or else the first packet. Bytes are those of whole frames on
-/// the wire. Only packets that match are counted; with --whole, all packets of the conversation
-/// from the requested times are.
+/// the wire. Only packets that match are counted, and only they decide who the client is and the
+/// state. With --whole, all packets of these conversations from the requested times count, if there
+/// are at most 10000.
 ///
 /// States of TCP connections are those of Zeek, told from the flags that each end has sent:
 ///
@@ -42,10 +43,11 @@ use super::{CANNOT_WRITE, counted, csv, json, note};
 ///     RSTO    the client aborted; RSTOS0 before the server answered
 ///     RSTR    the server aborted; RSTRH if the client's SYN is missing
 ///     SH      the client closed, the server did not answer; SHR the other way round
-///     OTH     the start is missing
+///     OTH     none of these: often, the start is missing
 ///
-/// Packets that are not IP are in no conversation; standard error tells how many there are. Packets
-/// in tunnels belong to the conversation of the tunnel. Later fragments have no ports, and are a
+/// Packets without an IP header, or with one behind MPLS labels, three VLAN tags or on a link that
+/// is not decoded, are in no conversation; standard error tells how many there are. Packets in
+/// tunnels belong to the conversation of the tunnel. Later fragments have no ports, and are a
 /// conversation of their own.
 ///
 /// Reports if packets from the requested times may be missing, and then exits with 3; see search.
@@ -102,12 +104,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     progress.stage("searching");
     let mut answers = args.question.records(&query)?;
     let found = answers.count();
-    if args.whole && found > 0 {
-        searched(answers.add_conversations(&query))?;
-    }
-    progress.stage(&format!("reading {}", counted(answers.count(), "packet")));
+    progress.stage(&format!("reading {}", counted(found, "packet")));
     let most = if args.most == 0 { usize::MAX } else { args.most };
-    let flows = searched(answers.flows(args.sort.into(), most))?;
+    let flows = match args.whole {
+        true => searched(answers.whole_flows(&query, args.sort.into(), most))?,
+        false => searched(answers.flows(args.sort.into(), most))?,
+    };
     drop(progress);
     print(args, &flows, out)?;
     if args.json {
@@ -116,9 +118,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     out.flush().context(CANNOT_WRITE)?;
     note_unseen(&answers, &query);
     if flows.other_packets > 0 {
-        let verb = if flows.other_packets == 1 { "is" } else { "are" };
         let packets = counted(flows.other_packets, "packet");
-        note(&format!("{packets} {verb} not IP, and in no conversation"));
+        note(&format!("{packets} in no conversation: no IP header was found"));
     }
     let shown = flows.flows.len();
     note(&format!(

@@ -1,6 +1,6 @@
 //! `tapdex flows`, beside tshark, which knows Community IDs, too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
@@ -145,7 +145,7 @@ fn conversations_come_in_the_order_asked_for() {
         assert!(text.ends_with(&id), "{text}");
     }
     let said = place.words("flows -n 3 arp").err;
-    assert!(said.contains(" are not IP, and in no conversation\n"), "{said}");
+    assert!(said.contains(" in no conversation: no IP header was found\n"), "{said}");
     assert!(said.contains("0 of 0 conversations shown; all: 0 packets, 0 bytes\n"), "{said}");
 }
 
@@ -157,16 +157,39 @@ fn whole_conversations_have_packets_that_do_not_match() {
     let part = ours(&place, filter);
     let whole = ours(&place, &format!("--whole {filter}"));
     assert!(part.len() > 20 && part.keys().all(|key| whole.contains_key(key)));
-    // Packets that are in a conversation behind tags belong to it, too.
     assert!(whole.iter().all(|(key, sum)| all.get(key) == Some(sum)));
     assert!(part.iter().any(|(key, sum)| whole[key].0 > sum.0));
+    assert_eq!(ours(&place, "--whole"), all);
+    // No conversations but those that match: others have another VLAN, or another type of ICMP.
+    for filter in ["vlan and tcp", "icmp[0]==8", "tcp[tcpflags]&tcp-fin!=0"] {
+        let names = |sums: &Sums| -> BTreeSet<(String, String)> {
+            sums.keys().map(|(id, vlan, _)| (id.clone(), vlan.clone())).collect()
+        };
+        let (part, whole) = (ours(&place, filter), ours(&place, &format!("--whole {filter}")));
+        assert!(!part.is_empty() && names(&part) == names(&whole), "{filter}");
+    }
+}
+
+/// What is missing is told once, however often it is looked for.
+#[test]
+fn what_is_missing_from_whole_conversations_is_told_once() {
+    let place = indexed();
+    std::fs::remove_file(place.path("b.pcapng")).unwrap();
+    let said = |args: &str| {
+        let err = place.words(args).failed(3);
+        err.lines().filter(|line| line.contains("missing")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let plain = said("flows udp port 53");
+    assert!(plain.iter().any(|line| line.contains("10000 packets")), "{plain:?}");
+    assert_eq!(said("flows --whole udp port 53"), plain);
 }
 
 #[test]
 fn a_community_id_finds_its_packets() {
     let place = indexed();
-    let total: u64 = place.words("search --count").done().trim().parse().unwrap();
     let all = ours(&place, "");
+    // As in Wireshark, a packet without an ID has no other ID.
+    let total: u64 = all.values().map(|(packets, _)| packets).sum();
     let table = place.words("flows -n 40 --csv --sort packets").done();
     for row in rows(&table).iter().step_by(7) {
         let id = row["community_id"];
@@ -178,6 +201,7 @@ fn a_community_id_finds_its_packets() {
         assert_eq!(count(format!("communityid == \"{id}\"")), packets, "{id}");
         assert_eq!(count(format!("community_id == {id}")), packets, "{id}");
         assert_eq!(count(format!("flow {id}")), packets, "{id}");
+        assert_eq!(count(format!("flow  \"{id}\"")), packets, "{id}");
         assert_eq!(count(format!("community_id != \"{id}\"")), total - packets, "{id}");
         assert_eq!(count(format!("flow {id} and not (ip or ipv6)")), 0, "{id}");
         let [client, server] = [row["client"], row["server"]].map(|address| {

@@ -147,3 +147,31 @@ fn other_texts_are_refused() {
         assert!(text.parse::<CommunityId>().is_err(), "{text}");
     }
 }
+
+/// Headers that are cut off have no ports, and no ID if they have no addresses.
+#[test]
+fn what_is_cut_off_is_not_made_up() {
+    use crate::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
+    let tcp = Headers {
+        eth_type: ETHERTYPE_IPV4,
+        ip_src: 1,
+        ip_dst: 2,
+        proto: protocol::TCP,
+        l4: protocol::TCP,
+        ..Headers::default()
+    };
+    assert_eq!(Ports::of(&tcp), Ports::Of([0, 0]));
+    assert_eq!(Ports::of(&Headers { odd: true, ..tcp }), Ports::None);
+    assert_eq!(Ports::of(&Headers { odd: true, port_src: 7, ..tcp }), Ports::Of([7, 0]));
+    assert!(CommunityId::of(&Headers { odd: true, ..tcp }).is_some());
+    let cut = Headers { odd: true, ip_src: 0, ip_dst: 0, proto: 0, ..tcp };
+    assert_eq!(CommunityId::of(&cut), None);
+    // The headers of the other version of ICMP are not decoded.
+    let icmp = Headers { proto: protocol::ICMP6, l4: protocol::ICMP6, icmp_type: 128, ..tcp };
+    assert_eq!(Ports::of(&icmp), Ports::None);
+    let icmp = Headers { eth_type: ETHERTYPE_IPV6, wide: true, ..icmp };
+    assert_eq!(Ports::of(&icmp), Ports::Of([128, 129]));
+    // Behind extension headers.
+    let later = Headers { eth_type: ETHERTYPE_IPV6, wide: true, proto: 0, ..tcp };
+    assert_eq!(Ports::of(&later), Ports::None);
+}

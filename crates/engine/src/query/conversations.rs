@@ -94,12 +94,14 @@ impl Answers {
                 }
             }
         }
+        let mut gaps = Vec::new();
         for ((segment, answer), failed) in self.segments.iter_mut().zip(failed) {
             answer.records.sort_unstable();
             answer.records.dedup();
             answer.count = answer.records.len() as u64;
-            self.gaps.extend(failed.map(|failed| Gap::of_lost(segment, failed)));
+            gaps.extend(failed.map(|failed| Gap::of_lost(segment, failed)));
         }
+        self.add_gaps(gaps);
         self.add_unread(unread);
         Ok(())
     }
@@ -131,7 +133,7 @@ impl Answers {
                 return Err(SearchError::TooManyConversations { most: CONVERSATIONS_MAX });
             }
         }
-        self.gaps.extend(gaps);
+        self.add_gaps(gaps);
         Ok(conversations.into_iter().collect())
     }
 }

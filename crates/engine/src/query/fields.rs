@@ -1,5 +1,6 @@
 //! Fields by their Wireshark names: in columns, and in the headers of a packet.
 
+use std::cell::OnceCell;
 use std::ops::RangeInclusive;
 
 use super::filter::{Expr, FieldTest, Test};
@@ -109,13 +110,22 @@ pub(super) fn may_be_inner(name: &Name) -> bool {
 
 /// Whether a packet, whose headers were decoded, matches an expression of fields.
 pub(super) fn matches(expr: &Expr, packet: &Packet<'_>) -> bool {
+    matches_part(expr, packet, &OnceCell::new())
+}
+
+/// The same for a part of the expression. `own_id` is the packet's Community ID, once it is known:
+/// there may be thousands of terms that ask for one.
+fn matches_part(expr: &Expr, packet: &Packet<'_>, own_id: &OnceCell<Option<CommunityId>>) -> bool {
     match expr {
-        Expr::And(parts) => parts.iter().all(|part| matches(part, packet)),
-        Expr::Or(parts) => parts.iter().any(|part| matches(part, packet)),
-        Expr::Not(part) => !matches(part, packet),
+        Expr::And(parts) => parts.iter().all(|part| matches_part(part, packet, own_id)),
+        Expr::Or(parts) => parts.iter().any(|part| matches_part(part, packet, own_id)),
+        Expr::Not(part) => !matches_part(part, packet, own_id),
         Expr::Term(term) => match &term.test {
             Test::Field(test) => matches_test(test, packet),
-            Test::Flow(id) => CommunityId::of(packet.headers) == Some(*id),
+            Test::Flow { id, equal } => {
+                let own_id = own_id.get_or_init(|| CommunityId::of(packet.headers));
+                own_id.is_some_and(|own_id| (own_id == *id) == *equal)
+            }
             // Wireshark filters have no other tests.
             _ => false,
         },

@@ -243,7 +243,12 @@ pub enum Test {
     /// A Wireshark field.
     Field(FieldTest),
     /// A Community ID, in Wireshark's language: `communityid == "1:..."`, `flow 1:...`.
-    Flow(CommunityId),
+    Flow {
+        /// The ID.
+        id: CommunityId,
+        /// The packet has this ID, or else another.
+        equal: bool,
+    },
 }
 
 /// A test of an indexed field, with the meaning that Wireshark gives it.

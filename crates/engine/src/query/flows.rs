@@ -8,16 +8,18 @@ use std::sync::Arc;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
 use super::control::Control;
+use super::question::Query;
 use super::search::{Answers, SearchError};
 use crate::archive::{ArchiveError, Gap, Segment, UnreadPackets};
 use crate::capture::Record;
 use crate::community_id::{CommunityId, Ports};
 use crate::packet::{Headers, decode, protocol};
 
-/// The most conversations that are kept in memory: some 700 MB.
+/// The most conversations that can be summed up. All are kept in memory, a few hundred bytes each.
 pub const FLOWS_MAX: usize = 1 << 22;
-/// Segments that are read at a time; each may have a million conversations.
-const SEGMENTS_AT_A_TIME: usize = 16;
+/// Segments that are read at a time. Each has at most a million flows, and so conversations.
+const SEGMENTS_AT_A_TIME: usize = 8;
+const _: () = assert!(size_of::<(Key, Tally)>() <= 160);
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;
@@ -131,9 +133,9 @@ fn state(client: &Sent, server: &Sent) -> &'static str {
     let is_over = |end: &Sent| has(end, FIN) || has(end, RST);
     if has(server, RST) {
         return match () {
+            () if client.asked && no_server && !has(client, FIN) => "REJ",
             () if is_over(client) => "RSTR",
             () if no_client => "RSTRH",
-            () if no_server => "REJ",
             () => "RSTR",
         };
     }
@@ -175,7 +177,7 @@ pub struct Flows {
     pub packets: u64,
     /// Bytes of all of them, on the wire.
     pub bytes: u64,
-    /// Packets that are not IP, and so are in none of them.
+    /// Packets without an IP header that is decoded, and so in none of them.
     pub other_packets: u64,
 }
 
@@ -298,7 +300,7 @@ impl Tallies {
         let mut each = |number: u32, record: &Record<'_>| {
             decode(record.link, record.swapped, record.data, &mut headers);
             tallies.add(place, number, record, &headers);
-            Ok(!control.is_cancelled())
+            Ok(tallies.by_key.len() <= FLOWS_MAX && !control.is_cancelled())
         };
         let unread = segment.packets()?.for_each(records.iter().copied(), &mut each)?;
         tallies.unread = unread;
@@ -320,6 +322,16 @@ impl Tallies {
         self.by_key.entry(key).and_modify(|known| known.merge(&tally)).or_insert(tally);
     }
 
+    fn into_flows(self, order: FlowOrder, most: usize) -> Flows {
+        let Self { by_key, other_packets, .. } = self;
+        let sums = by_key.values().flat_map(|tally| &tally.sent);
+        let (packets, bytes) = sums
+            .fold((0, 0), |(packets, bytes), sent| (packets + sent.packets, bytes + sent.bytes));
+        let len = by_key.len();
+        let flows = first_in_order(by_key.into_iter().collect(), order, most);
+        Flows { flows, len, packets, bytes, other_packets }
+    }
+
     fn merge(&mut self, other: Self) {
         self.other_packets += other.other_packets;
         self.unread.extend(other.unread);
@@ -336,12 +348,38 @@ impl Answers {
     /// The conversations of the packets that [`Search::records`] has found: the first `most` of
     /// them in an order, and sums of all.
     ///
-    /// Only the packets that were found count; [`add_conversations`](Self::add_conversations) adds
-    /// the others of their conversations. What cannot be read is left out and becomes a [`Gap`]. It
-    /// is an error if there are more than [`FLOWS_MAX`].
+    /// Only the packets that were found count, also for who the client is and for the state;
+    /// [`whole_flows`](Self::whole_flows) has the others of the conversations as well. What cannot
+    /// be read is left out and becomes a [`Gap`]. It is an error if there are more than
+    /// [`FLOWS_MAX`].
     ///
     /// [`Search::records`]: super::Search::records
     pub fn flows(&mut self, order: FlowOrder, most: usize) -> Result<Flows, SearchError> {
+        Ok(self.tallies()?.into_flows(order, most))
+    }
+
+    /// The same with all packets of these conversations, from the times of the query. It is an
+    /// error if there are more than [`CONVERSATIONS_MAX`](super::CONVERSATIONS_MAX), unless all
+    /// packets were found anyway.
+    pub fn whole_flows(
+        &mut self,
+        query: &Query,
+        order: FlowOrder,
+        most: usize,
+    ) -> Result<Flows, SearchError> {
+        if query.filter().expr().is_none() {
+            return self.flows(order, most);
+        }
+        let found = self.tallies()?;
+        self.add_conversations(query)?;
+        let mut whole = self.tallies()?;
+        // What was added does not tell VLANs and types of ICMP apart.
+        whole.by_key.retain(|key, _| found.by_key.contains_key(key));
+        whole.other_packets = found.other_packets;
+        Ok(whole.into_flows(order, most))
+    }
+
+    fn tallies(&mut self) -> Result<Tallies, SearchError> {
         let mut tallies = Tallies::default();
         let mut gaps = Vec::new();
         let found: Vec<FoundIn<'_>> = self.found().enumerate().collect();
@@ -368,14 +406,8 @@ impl Answers {
             }
         }
         self.add_gaps(gaps);
-        let Tallies { by_key, other_packets, unread } = tallies;
-        self.add_unread(unread);
-        let sums = by_key.values().flat_map(|tally| &tally.sent);
-        let (packets, bytes) = sums
-            .fold((0, 0), |(packets, bytes), sent| (packets + sent.packets, bytes + sent.bytes));
-        let len = by_key.len();
-        let flows = first_in_order(by_key.into_iter().collect(), order, most);
-        Ok(Flows { flows, len, packets, bytes, other_packets })
+        self.add_unread(std::mem::take(&mut tallies.unread));
+        Ok(tallies)
     }
 }
 
@@ -415,12 +447,15 @@ mod tests {
     /// The descriptions in Zeek's documentation of `conn_state`, as flags.
     #[test]
     fn states_are_those_of_zeek() {
-        let cases: [(&str, &[u8], &[u8]); 17] = [
+        let cases: [(&str, &[u8], &[u8]); 20] = [
             ("S0", &[SYN], &[]),
             ("S0", &[SYN, SYN], &[]),
             ("S1", &[SYN, ACK], &[SYN | ACK, ACK]),
             ("SF", &[SYN, ACK, FIN | ACK], &[SYN | ACK, FIN | ACK]),
             ("REJ", &[SYN], &[RST | ACK]),
+            ("REJ", &[SYN, RST], &[RST | ACK]),
+            ("RSTR", &[SYN, FIN], &[RST]),
+            ("RSTR", &[SYN, ACK, RST], &[SYN | ACK, RST]),
             ("S2", &[SYN, ACK, FIN | ACK], &[SYN | ACK, ACK]),
             ("S3", &[SYN, ACK], &[SYN | ACK, FIN | ACK]),
             ("RSTO", &[SYN, ACK, RST], &[SYN | ACK, ACK]),

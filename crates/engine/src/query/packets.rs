@@ -207,10 +207,11 @@ impl<'a> PacketStream<'a> {
             if let Some(ready) = self.batch.next() {
                 return Ok(Some(ready));
             }
-            let bound = self.bounds.peek().map(|Reverse((time, _))| *time);
-            // A packet earlier than all that are still to come is ready.
+            let bound = self.bounds.peek().map(|Reverse(bound)| *bound);
+            // A packet before all that are still to come is ready. What is read later from the same
+            // source has arrived later.
             if let Some(Reverse(first)) = self.waiting.peek()
-                && bound.is_none_or(|bound| first.time_ns < bound)
+                && bound.is_none_or(|bound| (first.time_ns, first.source as usize) <= bound)
             {
                 match self.take_waiting() {
                     Some(ready) => return Ok(Some(ready)),
@@ -543,15 +544,21 @@ impl<'a> SegmentCursor<'a> {
         if self.is_unasked {
             return (note.records > 0).then_some(note.time_min);
         }
-        let times = self.times_at(self.mark);
-        let known = times.map_or(note.time_min, |times| times.earliest);
-        let known = Some(known).filter(|_| !self.rest().is_empty());
-        known.into_iter().chain(self.undecided_from_ns).min()
+        self.known_from().into_iter().chain(self.undecided_from_ns).min()
     }
 
-    /// Whether the next packet may be one that was not decided.
+    /// The same for packets that are known to match.
+    fn known_from(&self) -> Option<u64> {
+        self.rest().first()?;
+        let times = self.times_at(self.mark);
+        Some(times.map_or(self.segment.note().time_min, |times| times.earliest))
+    }
+
+    /// Whether the next packet may be one that was not decided. These have arrived after those that
+    /// were, so of packets of the same time they come later.
     fn is_undecided(&self) -> bool {
-        self.undecided_from_ns.is_some() && self.bound() == self.undecided_from_ns
+        let known = self.known_from();
+        self.undecided_from_ns.is_some_and(|from| known.is_none_or(|known| known > from))
     }
 
     /// Starts over with other records.
@@ -581,7 +588,7 @@ impl<'a> SegmentCursor<'a> {
     fn is_before(&self, others: u64) -> bool {
         let Some(&Times { latest, .. }) = self.times_at(self.mark) else { return false };
         let next = self.times_at(self.mark + 1);
-        let is_decided = self.undecided_from_ns.is_none_or(|undecided| latest < undecided);
+        let is_decided = self.undecided_from_ns.is_none_or(|undecided| latest <= undecided);
         is_decided && latest < others && next.is_none_or(|next| latest <= next.earliest)
     }
 

@@ -314,6 +314,7 @@ impl<'a> Planner<'a> {
                         || matches!(
                             (&other.test, &term.test),
                             (Test::Mac { .. }, Test::Mac { .. })
+                                | (Test::Flow { .. }, Test::Flow { .. })
                         ))
             };
             if !seen.iter().any(alike) {
@@ -367,7 +368,7 @@ impl<'a> Planner<'a> {
     fn reading<'t>(&self, term: &'t Term) -> Reading<'t> {
         let test = match &term.test {
             Test::Field(test) => return Reading::Field(test),
-            Test::Flow(_) => return Reading::Flow,
+            Test::Flow { .. } => return Reading::Flow,
             // Lengths are not loaded from the frame.
             &Test::Length(comparison, len) => {
                 return Reading::Length(values_of(comparison, len.into(), u32::MAX.into()));
@@ -399,7 +400,7 @@ impl<'a> Planner<'a> {
         match test {
             // MAC addresses are not moved by tags.
             Test::Mac { .. } | Test::EtherMulticast => return Ok(odd),
-            Test::Length(..) | Test::Opaque { .. } | Test::Field(_) | Test::Flow(_) => {
+            Test::Length(..) | Test::Opaque { .. } | Test::Field(_) | Test::Flow { .. } => {
                 return Ok(Set::All);
             }
             _ => {}
@@ -454,7 +455,7 @@ fn is_plain(test: &Test) -> bool {
         | Test::Loaded { .. }
         | Test::Opaque { .. }
         | Test::Field(_)
-        | Test::Flow(_) => false,
+        | Test::Flow { .. } => false,
     }
 }
 

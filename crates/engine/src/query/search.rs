@@ -349,8 +349,14 @@ impl Answers {
     /// Adds what is missing for another reason.
     pub fn add_gaps(&mut self, gaps: impl IntoIterator<Item = Gap>) {
         for gap in gaps {
-            // A packet that cannot be read may have been wanted more than once.
-            if gap.error.is_none() || self.gaps.iter().all(|other| other.what != gap.what) {
+            // What cannot be read may have been wanted more than once.
+            let is_same = |other: &Gap| match gap.error {
+                Some(_) => other.what == gap.what,
+                None => {
+                    (other.cause, other.span(), &other.what) == (gap.cause, gap.span(), &gap.what)
+                }
+            };
+            if !self.gaps.iter().any(is_same) {
                 self.gaps.push(gap);
             }
         }

@@ -109,7 +109,7 @@ impl Query {
     fn outer_only(&self, segment: &Segment) -> Result<u64, ArchiveError> {
         let may_be_inner = |term: &&Term| match &term.test {
             Test::Field(test) => fields::may_be_inner(test.field),
-            Test::Flow(_) => true,
+            Test::Flow { .. } => true,
             _ => false,
         };
         let expr = self.filter().expr();

@@ -75,9 +75,16 @@ pub(super) fn is_likely(text: &str) -> bool {
                     .any(|name| name.split_once('.').is_some_and(|(first, _)| first == protocol))
         }
         None if COMMUNITY_ID.contains(&word) => true,
-        // The start of an ID, so that a host may have this name.
-        None if word == FLOW => text.contains("flow 1:"),
+        None if word == FLOW => has_flow(text),
         None => !by_number && (word == "ipv6" || word == "icmpv6"),
+    })
+}
+
+/// Whether a text has an ID behind the word `flow`; otherwise that may be the name of a host.
+fn has_flow(text: &str) -> bool {
+    text.match_indices(FLOW).any(|(at, _)| {
+        let rest = text[at + FLOW.len()..].trim_start();
+        rest.strip_prefix('"').unwrap_or(rest).starts_with("1:")
     })
 }
 
@@ -326,10 +333,10 @@ impl<'t> Parser<'t> {
     fn flow(&mut self, name: &str) -> Parsed<Expr> {
         let start = self.span.start;
         self.step()?;
-        let is_not = match self.next {
-            _ if name == FLOW => false,
-            Token::Sign("==" | "===") => false,
-            Token::Sign("!=" | "!==") => true,
+        let equal = match self.next {
+            _ if name == FLOW => true,
+            Token::Sign("==" | "===") => true,
+            Token::Sign("!=" | "!==") => false,
             _ => return self.error(format!("expected `==` or `!=` after `{name}`")),
         };
         if name != FLOW {
@@ -349,13 +356,10 @@ impl<'t> Parser<'t> {
         if is_open && !self.take("=")? {
             return self.error(NotCommunityId.to_string());
         }
-        let text = format!("{} == \"{id}\"", COMMUNITY_ID[0]);
-        let span = start..self.end;
-        let term = Term { span, shift: Shift::Tags(0), test: Test::Flow(id), text };
-        Ok(match is_not {
-            true => Expr::Not(Box::new(Expr::Term(term))),
-            false => Expr::Term(term),
-        })
+        let sign = if equal { "==" } else { "!=" };
+        let text = format!("{} {sign} \"{id}\"", COMMUNITY_ID[0]);
+        let (span, test) = (start..self.end, Test::Flow { id, equal });
+        Ok(Expr::Term(Term { span, shift: Shift::Tags(0), test, text }))
     }
 
     /// The value behind a comparison, as the values that compare so.

@@ -41,7 +41,7 @@ fn of_fields(expr: &Expr) -> bool {
     match expr {
         Expr::And(list) | Expr::Or(list) => list.first().is_some_and(of_fields),
         Expr::Not(inner) => of_fields(inner),
-        Expr::Term(Term { test, .. }) => matches!(test, Test::Field(_) | Test::Flow(_)),
+        Expr::Term(Term { test, .. }) => matches!(test, Test::Field(_) | Test::Flow { .. }),
     }
 }
 

@@ -68,7 +68,7 @@ impl<'a> Planner<'a> {
                 self.loaded(level, load, within, holds)
             }
             // Unknown in all rows.
-            Test::Length(..) | Test::Opaque { .. } | Test::Field(_) | Test::Flow(_) => {
+            Test::Length(..) | Test::Opaque { .. } | Test::Field(_) | Test::Flow { .. } => {
                 Ok(Set::None)
             }
         }
