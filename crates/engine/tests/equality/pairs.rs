@@ -325,3 +325,29 @@ fn random_pairs() {
     assert!(differences.is_empty(), "{} pairs differ", differences.len());
     assert!(telling * 5 > done, "only {telling} of {done} pairs tell");
 }
+
+/// A list of which most values are one that a condition before it compares as well: the order of
+/// its conditions decides whether a port is loaded that is cut off.
+#[test]
+fn the_order_of_a_list_is_kept() {
+    let of_list = [
+        (11, 0),
+        (1, 50_000),
+        (16, 0),
+        (1, 443),
+        (10, 0),
+        (1, 1),
+        (1, 443),
+        (9, 0),
+        (1, 53),
+        (1, 1_799),
+        (10, 0),
+        (1, 53),
+        (1, 0),
+    ];
+    let list = of_list.iter().flat_map(|&(times, port)| std::iter::repeat_n(port, times));
+    let list: String = list.map(|port: u16| format!(" and not {port}")).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let pair = make(930_017_790_052, &[]).open(&folder.path().join("pair.pcap"));
+    assert!(matches!(pair.ask(&format!("not ( port 0 and 0{list} )")), Outcome::Same(true)));
+}

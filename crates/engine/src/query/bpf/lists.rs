@@ -36,8 +36,9 @@ struct Lists<'t> {
 /// A list: adjacent conditions.
 #[derive(Default)]
 struct List<'t> {
-    /// The words of its conditions, by shape, in the order in which they first occur.
-    sets: Vec<(Shape<'t>, HashSet<u32>)>,
+    /// The words of its conditions, by shape, in the order in which they first occur; for each
+    /// word its first place in the list.
+    sets: Vec<(Shape<'t>, HashMap<u32, usize>)>,
 }
 
 /// A part of a list of operands.
@@ -127,11 +128,11 @@ impl<'t> Lists<'t> {
 impl<'t> List<'t> {
     fn of(values: impl Iterator<Item = Value<'t>>) -> Self {
         let mut list = Self::default();
-        for Value { shape, words } in values {
+        for (place, Value { shape, words }) in values.enumerate() {
             for &word in words.as_slice() {
                 match list.sets.iter_mut().find(|(other, _)| *other == shape) {
-                    Some((_, set)) => drop(set.insert(word)),
-                    None => list.sets.push((shape, HashSet::from([word]))),
+                    Some((_, set)) => drop(set.entry(word).or_insert(place)),
+                    None => list.sets.push((shape, HashMap::from([(word, place)]))),
                 }
             }
         }
@@ -231,7 +232,7 @@ impl Placeholders {
         let mut of_word: BTreeMap<u32, Vec<(usize, usize)>> = BTreeMap::new();
         for (at, list) in lists.lists.iter().enumerate() {
             for (set, (_, words)) in list.sets.iter().enumerate() {
-                for &word in words {
+                for &word in words.keys() {
                     of_word.entry(word).or_default().push((at, set));
                 }
             }
@@ -271,10 +272,18 @@ impl Placeholders {
         for (at, list) in lists.lists.iter().enumerate() {
             let mut conditions = Vec::new();
             for (set, (shape, words)) in list.sets.iter().enumerate() {
-                let parts = self.parts.keys().zip(&chosen);
-                let parts = parts.filter(|(sets, _)| sets.contains(&(at, set)));
-                let kept = self.kept.iter().filter(|word| words.contains(word));
-                for &word in parts.map(|(_, word)| word).chain(kept) {
+                let place = |word: &u32| words.get(word).copied();
+                let parts = self.parts.iter().zip(&chosen);
+                let parts = parts.filter(|((sets, _), _)| sets.contains(&(at, set)));
+                let parts =
+                    parts.map(|((_, all), word)| (all.iter().filter_map(place).min(), word));
+                let kept = self.kept.iter().filter(|word| words.contains_key(word));
+                // In the order of the text: if a word is known to be another, what follows need not
+                // be loaded.
+                let mut order: Vec<(Option<usize>, &u32)> =
+                    parts.chain(kept.map(|word| (place(word), word))).collect();
+                order.sort_unstable();
+                for (_, &word) in order {
                     conditions.push(shape.with(shape.masks.map(|_| Some(word))?));
                 }
             }
