@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use tapdex_bench::page::{self, Head, Target};
 use tapdex_bitmap::{ALL_CODECS, Codec};
-use tapdex_engine::archive::Order;
 use tapdex_report::{Bar, Bars, Line as Curve, Lines, Plot, Report, Sheet};
 
 use crate::archive::captures::Folder;
@@ -77,7 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let kinds: Vec<&str> = columns::KINDS.iter().map(|kind| kind.name).collect();
     let (first, last) = (args.seed, args.seed + 3);
     let facts = [
-        ("made up", format!("{}; seeds {first} to {last}; both orders", kinds.join(", "))),
+        ("made up", format!("{}; seeds {first} to {last}", kinds.join(", "))),
         ("packets", format!("{} of most captures", args.packets)),
         ("real captures", real),
         ("tables found on", format!("seeds {first} and {}, made up", first + 1)),
@@ -147,23 +146,12 @@ fn goals(columns: &[Column]) -> Vec<Goal> {
         ),
         goal("three codecs", "the same, of Roaring, MASC and PLWAH+ only", of_some(three)),
         goal("two codecs", "the same, of Roaring and MASC only", of_some(two)),
-        goal(
-            "two, and PLWAH+",
-            "the same, but PLWAH+ for TCP flags and length in flow order",
-            Box::new(own),
-        ),
+        goal("two, and PLWAH+", "the same, but PLWAH+ for TCP flags and length", Box::new(own)),
     ]
 }
 
 fn of_part(columns: &[Column], part: Part) -> Vec<&Column> {
     columns.iter().filter(|column| column.part == part).collect()
-}
-
-fn order_name(order: Order) -> &'static str {
-    match order {
-        Order::Flow => "flow",
-        Order::Arrival => "arrival",
-    }
 }
 
 fn percent(share: f64) -> String {
@@ -217,9 +205,9 @@ fn agreement(report: &mut Report<'_>, columns: &[Column], goals: &[Goal]) -> any
             percent(on_real.0),
             percent(on_real.1),
         ];
-        let forest = Forest::grow(&learnt, &goal.right);
+        let tree = Tree::grow(&learnt, DEPTH, &goal.right);
         for columns in [&tried, &real] {
-            let knows = |column: &Column| goal.is_right(column, forest.codec(column));
+            let knows = |column: &Column| goal.is_right(column, tree.codec(column));
             row.push(percent(share(columns, knows).0));
         }
         sheet.row(row);
@@ -228,15 +216,8 @@ fn agreement(report: &mut Report<'_>, columns: &[Column], goals: &[Goal]) -> any
         let (label, value) = (goal.name.to_owned(), 100.0 * all);
         bars.push(Bar { label, value, mark: Some(100.0 * WANTED) });
         let verdict = if all >= WANTED { "met" } else { "missed" };
-        // One order alone may miss what both together meet.
-        let [flow, arrival] = [Order::Flow, Order::Arrival].map(|order| {
-            let new: Vec<&Column> =
-                new.iter().copied().filter(|column| column.order == order).collect();
-            percent(share(&new, says).0)
-        });
         sheet.remarks.push(format!(
-            "{}, {}: {} of {} new columns, {} %; the goal of {} % is {verdict}. Flow order alone \
-             {flow} %, order of arrival alone {arrival} %.",
+            "{}, {}: {} of {} new columns, {} %; the goal of {} % is {verdict}.",
             goal.name,
             goal.words,
             new.iter().filter(|column| says(column)).count(),
@@ -247,27 +228,22 @@ fn agreement(report: &mut Report<'_>, columns: &[Column], goals: &[Goal]) -> any
     }
     let exact = sweep_rule_of_all();
     for (name, columns) in [("made up", &tried), ("real", &real)] {
-        for order in [Order::Flow, Order::Arrival] {
-            let columns: Vec<&Column> =
-                columns.iter().copied().filter(|column| column.order == order).collect();
-            if columns.is_empty() {
-                continue;
-            }
-            let same = share(&columns, |column| column.auto == exact(column)).0;
-            let close = share(&columns, second_is_close).0;
-            sheet.remarks.push(format!(
-                "{name}, {} order: auto looks at a sample, and takes what the whole column would \
-                 have it take for {} % of the columns. For {} %, another codec would have been \
-                 taken if sizes were 5 % different.",
-                order_name(order),
-                percent(same),
-                percent(close),
-            ));
+        if columns.is_empty() {
+            continue;
         }
+        let same = share(columns, |column| column.auto == exact(column)).0;
+        let close = share(columns, second_is_close).0;
+        sheet.remarks.push(format!(
+            "{name}: auto looks at a sample, and takes what the whole column would have it take \
+             for {} % of the columns. For {} %, another codec would have been taken if sizes were \
+             5 % different.",
+            percent(same),
+            percent(close),
+        ));
     }
     sheet.remarks.push(format!(
         "64 lines: a tree of {DEPTH} questions about rows, values, rows a run, runs and rows a \
-         value, one for each order. Bytes are those that auto takes."
+         value. Bytes are those that auto takes."
     ));
     let plot = Plot::Bars(Bars {
         title: "Columns that were not learnt from, for which a table says what is taken".to_owned(),
@@ -301,24 +277,6 @@ fn second_is_close(column: &Column) -> bool {
     }
 }
 
-/// A tree for each order.
-struct Forest([(Order, Tree); 2]);
-
-impl Forest {
-    fn grow(columns: &[&Column], right: &impl Fn(&Column) -> Codec) -> Self {
-        Self([Order::Flow, Order::Arrival].map(|order| {
-            let columns: Vec<&Column> =
-                columns.iter().copied().filter(|column| column.order == order).collect();
-            (order, Tree::grow(&columns, DEPTH, right))
-        }))
-    }
-
-    fn codec(&self, column: &Column) -> Codec {
-        let tree = self.0.iter().find(|(order, _)| *order == column.order);
-        tree.map_or(Codec::Roaring, |(_, tree)| tree.codec(column))
-    }
-}
-
 /// The tables themselves.
 fn tables(report: &mut Report<'_>, columns: &[Column], goals: &[Goal]) -> anyhow::Result<()> {
     let mut sheet = Sheet::new(
@@ -348,21 +306,20 @@ fn tables(report: &mut Report<'_>, columns: &[Column], goals: &[Goal]) -> anyhow
 
 /// How right the tables are on each capture.
 fn by_data(report: &mut Report<'_>, columns: &[Column], goals: &[Goal]) -> anyhow::Result<()> {
-    let mut headings = vec!["capture", "order", "columns"];
+    let mut headings = vec!["capture", "columns"];
     headings.extend(goals.iter().map(|goal| goal.name));
     let title = "Percent of the new columns of each capture for which a table says what is taken";
     let mut sheet = Sheet::new("captures", title, &headings);
-    let mut known: Vec<(&str, Order)> = Vec::new();
+    let mut known: Vec<&str> = Vec::new();
     for column in columns.iter().filter(|column| column.part != Part::Learnt) {
-        if !known.contains(&(&column.data, column.order)) {
-            known.push((&column.data, column.order));
+        if !known.contains(&&column.data[..]) {
+            known.push(&column.data);
         }
     }
-    for (data, order) in known {
+    for data in known {
         let new = columns.iter().filter(|column| column.part != Part::Learnt);
-        let new: Vec<&Column> =
-            new.filter(|column| column.data == data && column.order == order).collect();
-        let mut row = vec![data.to_owned(), order_name(order).to_owned(), new.len().to_string()];
+        let new: Vec<&Column> = new.filter(|column| column.data == data).collect();
+        let mut row = vec![data.to_owned(), new.len().to_string()];
         for goal in goals {
             let says = |column: &Column| goal.is_right(column, goal.table.codec(column));
             row.push(percent(share(&new, says).0));
@@ -396,14 +353,14 @@ fn costs(report: &mut Report<'_>, columns: &[Column], goals: &[Goal]) -> anyhow:
             ways.push((name, Box::new(|column| table.codec(column))));
         }
     }
-    for Chosen { name, order, columns: chosen } in chosen(columns) {
+    for Chosen { name, columns: chosen } in chosen(columns) {
         let title = match name {
             "real" => "real captures",
             _ => "made up, seeds that were not learnt from",
         };
         let mut sheet = Sheet::new(
-            &format!("costs-{name}-{order}"),
-            &format!("What codecs cost, {title}, {order} order"),
+            &format!("costs-{name}"),
+            &format!("What codecs cost, {title}"),
             &["codecs", "bytes", "percent of Roaring", "count, ns", "visit, ns"],
         );
         let mut bars = Vec::new();
@@ -431,12 +388,6 @@ fn costs(report: &mut Report<'_>, columns: &[Column], goals: &[Goal]) -> anyhow:
         report.table(&sheet, Some(&plot))?;
     }
     Ok(())
-}
-
-/// What is tried, in both orders.
-fn parts() -> impl Iterator<Item = (Part, Order)> {
-    let orders = |part| [Order::Flow, Order::Arrival].map(|order| (part, order));
-    [Part::Tried, Part::Real].into_iter().flat_map(orders)
 }
 
 /// Nanoseconds of a look-up, the mean over columns: to count, and to visit.
@@ -484,7 +435,7 @@ fn look_ups(report: &mut Report<'_>, columns: &[Column]) -> anyhow::Result<()> {
         }
         sheet.row(row);
     }
-    sheet.remarks.push("Made up and real, both orders; the mean over columns.".to_owned());
+    sheet.remarks.push("Made up and real; the mean over columns.".to_owned());
     let plot = Plot::Lines(Lines {
         title: title.to_owned(),
         x: "runs a value, from".to_owned(),
@@ -497,33 +448,32 @@ fn look_ups(report: &mut Report<'_>, columns: &[Column]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// New columns of a kind and an order.
+/// New columns of a kind.
 struct Chosen<'a> {
     /// Part of the names of files: real or made.
     name: &'static str,
-    order: &'static str,
     columns: Vec<&'a Column>,
 }
 
-/// The new columns, those of a kind and an order together; kinds that there are none of left out.
+/// The new columns, those of a kind together; kinds that there are none of left out.
 fn chosen(columns: &[Column]) -> Vec<Chosen<'_>> {
-    let of = |(part, order): (Part, Order)| Chosen {
+    let of = |part| Chosen {
         name: if part == Part::Real { "real" } else { "made" },
-        order: order_name(order),
-        columns: columns.iter().filter(|one| one.part == part && one.order == order).collect(),
+        columns: of_part(columns, part),
     };
-    parts().map(of).filter(|chosen| !chosen.columns.is_empty()).collect()
+    let parts = [Part::Tried, Part::Real].into_iter();
+    parts.map(of).filter(|chosen| !chosen.columns.is_empty()).collect()
 }
 
 /// The sizes of all fields in all codecs.
 fn fields(report: &mut Report<'_>, columns: &[Column]) -> anyhow::Result<()> {
-    for Chosen { name, order, columns: chosen } in chosen(columns) {
+    for Chosen { name, columns: chosen } in chosen(columns) {
         let title = if name == "real" { "real captures" } else { "made up" };
         let mut headings = vec!["field", "columns", "runs a value", "auto takes", "auto"];
         headings.extend(ALL_CODECS.iter().map(|codec| codec.name()));
         let mut sheet = Sheet::new(
-            &format!("fields-{name}-{order}"),
-            &format!("Bytes a row of every field, {title}, {order} order"),
+            &format!("fields-{name}"),
+            &format!("Bytes a row of every field, {title}"),
             &headings,
         );
         let mut names: Vec<&str> = Vec::new();

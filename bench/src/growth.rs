@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::ensure;
 use tapdex_bench::Seconds;
 use tapdex_bench::page::{self, Head, Target};
-use tapdex_engine::archive::{CodecChoice, Order};
+use tapdex_engine::archive::CodecChoice;
 use tapdex_report::{Line, Lines, Plot, Report, Sheet};
 
 use crate::archive::captures::{Capture, Folder, Setting};
@@ -228,7 +228,7 @@ fn measure_size(
     let sizes = Cell::new(None);
     let index = |threads| {
         let scratch = folder.scratch();
-        let report = index_into(scratch.path(), capture, Order::Flow, CodecChoice::Auto, threads)?;
+        let report = index_into(scratch.path(), capture, CodecChoice::Auto, threads)?;
         if threads == 0 {
             sizes.set(Some((report.index_bytes, report.segments)));
         }
@@ -403,7 +403,7 @@ fn all_steps(sizes: &[Size], way: usize) -> Vec<((usize, usize), Step)> {
 fn indexing(report: &mut Report<'_>, sizes: &[Size]) -> anyhow::Result<()> {
     let mut sheet = Sheet::new(
         "indexing",
-        "Indexing, in flow order, codec auto",
+        "Indexing, codec auto",
         &[
             "M packets",
             "capture, GB",

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::ensure;
 use tapdex_bench::Seconds;
 use tapdex_bitmap::Codec;
-use tapdex_engine::archive::{Archive, CodecChoice, FileReport, Ingest, Input, Order};
+use tapdex_engine::archive::{Archive, CodecChoice, FileReport, Ingest, Input};
 use tapdex_engine::capture::CaptureReader;
 use tapdex_engine::packet::{Headers, decode};
 
@@ -65,14 +65,13 @@ pub fn summary(mut times: Vec<f64>) -> Seconds {
 pub fn index_into(
     target: &Path,
     capture: &Capture,
-    order: Order,
     codec: CodecChoice,
     threads: usize,
 ) -> anyhow::Result<FileReport> {
     if target.exists() {
         fs::remove_dir_all(target)?;
     }
-    let archive = Archive::create(target, Some(order), Some(codec))?;
+    let archive = Archive::create(target, Some(codec))?;
     let ingest = Ingest::new(&archive).threads(threads);
     let mut report = ingest.run(&[Input::File(capture.path.clone())])?;
     let mut file = report.files.remove(0);
@@ -108,8 +107,7 @@ fn walk(capture: &Capture, decodes: bool) -> anyhow::Result<Option<Scratch>> {
     Ok(None)
 }
 
-/// Prints how fast a capture is read, decoded and indexed; with `variants`, also with other codecs
-/// and in order of arrival.
+/// Prints how fast a capture is read, decoded and indexed; with `variants`, also with other codecs.
 pub fn rates(
     folder: &Folder,
     capture: &Capture,
@@ -119,17 +117,16 @@ pub fn rates(
     eprintln!("indexing {}", capture.name);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let auto = CodecChoice::Auto;
-    let mut ways = vec![("index, one thread".to_owned(), Order::Flow, auto, 1)];
+    let mut ways = vec![("index, one thread".to_owned(), auto, 1)];
     if cores > 1 {
-        ways.push((format!("index, {cores} threads"), Order::Flow, auto, cores));
+        ways.push((format!("index, {cores} threads"), auto, cores));
     }
     let lasting = ways.len();
     if variants {
         for codec in [Codec::Roaring, Codec::Plwah] {
             let name = format!("index, one thread, {codec}");
-            ways.push((name, Order::Flow, CodecChoice::Fixed(codec), 1));
+            ways.push((name, CodecChoice::Fixed(codec), 1));
         }
-        ways.push(("index, one thread, order of arrival".into(), Order::Arrival, auto, 1));
     }
     let mut sizes = vec![None; ways.len()];
     let mut jobs = Vec::new();
@@ -137,10 +134,10 @@ pub fn rates(
         let call = Box::new(move || walk(capture, decodes));
         jobs.push(Job { rounds: 0..rounds + 1, call });
     }
-    for (number, ((_, order, codec, threads), size)) in ways.iter().zip(&mut sizes).enumerate() {
+    for (number, ((_, codec, threads), size)) in ways.iter().zip(&mut sizes).enumerate() {
         let call = move || {
             let scratch = folder.scratch();
-            let report = index_into(scratch.path(), capture, *order, *codec, *threads)?;
+            let report = index_into(scratch.path(), capture, *codec, *threads)?;
             *size = Some(report.index_bytes);
             Ok(Some(scratch))
         };

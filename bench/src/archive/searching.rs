@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{anyhow, ensure};
 use tapdex_bench::Seconds;
-use tapdex_engine::archive::{Archive, CodecChoice, Order};
+use tapdex_engine::archive::{Archive, CodecChoice};
 use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::{Filter, Syntax};
 use tapdex_engine::time::TimeRange;
@@ -34,7 +34,7 @@ impl<'a> Side<'a> {
     /// Indexes the capture.
     pub fn new(folder: &Folder, tapdex: &'a Path, capture: &'a Capture) -> anyhow::Result<Self> {
         let archive = archive_path(folder, capture);
-        index_into(&archive, capture, Order::Flow, CodecChoice::Auto, 0)?;
+        index_into(&archive, capture, CodecChoice::Auto, 0)?;
         Ok(Self { tapdex, capture, archive, found: Cell::new(None) })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tapdex_bitmap::Codec;
-use tapdex_engine::archive::{Archive, CodecChoice, Order};
+use tapdex_engine::archive::{Archive, CodecChoice};
 use tapdex_engine::index::SectionKind;
 
 use super::captures::{Capture, Folder};
@@ -23,25 +23,23 @@ const CODECS: [&str; 10] = [
     "hipes:7",
 ];
 
-/// Prints a table for each order: the size of an index by codec and capture.
+/// Prints the size of an index by codec and capture.
 pub fn tables(folder: &Folder, captures: &[Capture]) -> anyhow::Result<()> {
-    for (name, order) in [("Flow order", Order::Flow), ("Order of arrival", Order::Arrival)] {
-        println!("\n{name}, bytes of index a packet, and percent of the captured bytes:\n");
-        let names: Vec<&str> = captures.iter().map(|capture| &capture.name[..]).collect();
-        println!("| codec | {} |", names.join(" | "));
-        println!("|---|{}", "---:|".repeat(captures.len()));
-        for codec in CODECS.into_iter().filter_map(CodecChoice::parse) {
-            let mut line = format!("| {codec} |");
-            for capture in captures {
-                eprintln!("sizes: {name}, {codec}, {}", capture.name);
-                let scratch = folder.scratch();
-                let report = index_into(scratch.path(), capture, order, codec, 0)?;
-                let bytes = report.index_bytes as f64;
-                let percent = 100.0 * bytes / capture.captured_bytes as f64;
-                line += &format!(" {:.2} ({percent:.2} %) |", bytes / capture.packets as f64);
-            }
-            println!("{line}");
+    println!("\nBytes of index a packet, and percent of the captured bytes:\n");
+    let names: Vec<&str> = captures.iter().map(|capture| &capture.name[..]).collect();
+    println!("| codec | {} |", names.join(" | "));
+    println!("|---|{}", "---:|".repeat(captures.len()));
+    for codec in CODECS.into_iter().filter_map(CodecChoice::parse) {
+        let mut line = format!("| {codec} |");
+        for capture in captures {
+            eprintln!("sizes: {codec}, {}", capture.name);
+            let scratch = folder.scratch();
+            let report = index_into(scratch.path(), capture, codec, 0)?;
+            let bytes = report.index_bytes as f64;
+            let percent = 100.0 * bytes / capture.captured_bytes as f64;
+            line += &format!(" {:.2} ({percent:.2} %) |", bytes / capture.packets as f64);
         }
+        println!("{line}");
     }
     Ok(())
 }
@@ -49,7 +47,7 @@ pub fn tables(folder: &Folder, captures: &[Capture]) -> anyhow::Result<()> {
 /// Prints what the parts of a capture's index take.
 pub fn sections(folder: &Folder, capture: &Capture) -> anyhow::Result<()> {
     let scratch = folder.scratch();
-    index_into(scratch.path(), capture, Order::Flow, CodecChoice::Auto, 0)?;
+    index_into(scratch.path(), capture, CodecChoice::Auto, 0)?;
     let (segments, failed) = Archive::open(scratch.path())?.segments()?;
     if let Some(error) = failed.into_iter().next() {
         return Err(error.into());
@@ -87,7 +85,7 @@ pub fn sections(folder: &Folder, capture: &Capture) -> anyhow::Result<()> {
     // Sections of no field come last.
     let fields = |name: &str| codecs.contains_key(name);
     parts.sort_by_key(|(name, _)| !fields(name));
-    println!("\nThe index of {}, flow order, codec auto; keys, offsets and", capture.name);
+    println!("\nThe index of {}, codec auto; keys, offsets and", capture.name);
     println!("checksums are counted with what they belong to:\n");
     println!("| part | codecs | bytes | bytes a packet | percent |\n|---|---|---:|---:|---:|");
     let line = |name: &str, codecs: &str, bytes: u64| {

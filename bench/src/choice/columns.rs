@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use tapdex_bitmap::{Codec, Sizes};
-use tapdex_engine::archive::{Archive, CodecChoice, Order, Segment};
+use tapdex_engine::archive::{Archive, CodecChoice, Segment};
 use tapdex_engine::fields::Field;
 use tapdex_engine::traffic::Profile;
 
@@ -26,22 +26,19 @@ pub enum Part {
 /// What a column is like before one looks at its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// Rows in flow order, and all rows of a flow have the same value.
+    /// All rows of a flow have the same value.
     OfFlow,
-    /// Rows in flow order, and each packet has a value of its own: TCP flags and length.
+    /// Each packet has a value of its own: TCP flags and length.
     OfPacket,
-    /// Rows in order of arrival.
-    Arrival,
 }
 
-pub const GROUPS: [Group; 3] = [Group::OfFlow, Group::OfPacket, Group::Arrival];
+pub const GROUPS: [Group; 2] = [Group::OfFlow, Group::OfPacket];
 
 impl Group {
     pub fn name(self) -> &'static str {
         match self {
-            Self::OfFlow => "flow order",
-            Self::OfPacket => "flow order, TCP flags and length",
-            Self::Arrival => "order of arrival",
+            Self::OfFlow => "fields of flows",
+            Self::OfPacket => "TCP flags and length",
         }
     }
 }
@@ -52,7 +49,6 @@ pub struct Column {
     /// The capture, without its seed.
     pub data: String,
     pub part: Part,
-    pub order: Order,
     pub field: String,
     /// Which column of the field it is.
     pub digit: usize,
@@ -74,11 +70,7 @@ impl Column {
     pub fn group(&self) -> Group {
         let field = Field::of_name(&self.field);
         let is_own = field.is_some_and(|field| !field.spec().is_of_flow());
-        match self.order {
-            Order::Arrival => Group::Arrival,
-            Order::Flow if is_own => Group::OfPacket,
-            Order::Flow => Group::OfFlow,
-        }
+        if is_own { Group::OfPacket } else { Group::OfFlow }
     }
 
     /// Bytes of its bitmaps.
@@ -153,7 +145,7 @@ pub fn real(folder: &Folder, given: Option<&Path>, rounds: usize) -> anyhow::Res
     Ok(columns)
 }
 
-/// The columns of a capture's indexes, in both orders; without rounds, look-ups are not timed.
+/// The columns of a capture's index; without rounds, look-ups are not timed.
 fn of_capture(
     folder: &Folder,
     capture: &Capture,
@@ -161,14 +153,12 @@ fn of_capture(
     rounds: usize,
 ) -> anyhow::Result<Vec<Column>> {
     let mut columns = Vec::new();
-    for order in [Order::Flow, Order::Arrival] {
-        let scratch = folder.scratch();
-        index_into(scratch.path(), capture, order, CodecChoice::Auto, 0)?;
-        let (segments, failed) = Archive::open(scratch.path())?.segments()?;
-        ensure!(failed.is_empty(), "{}: {failed:?}", capture.name);
-        for segment in &segments {
-            columns.extend(of_segment(segment, &capture.name, (part, order), rounds)?);
-        }
+    let scratch = folder.scratch();
+    index_into(scratch.path(), capture, CodecChoice::Auto, 0)?;
+    let (segments, failed) = Archive::open(scratch.path())?.segments()?;
+    ensure!(failed.is_empty(), "{}: {failed:?}", capture.name);
+    for segment in &segments {
+        columns.extend(of_segment(segment, &capture.name, part, rounds)?);
     }
     Ok(columns)
 }
@@ -176,7 +166,7 @@ fn of_capture(
 fn of_segment(
     segment: &Segment,
     data: &str,
-    (part, order): (Part, Order),
+    part: Part,
     rounds: usize,
 ) -> anyhow::Result<Vec<Column>> {
     let index = segment.index();
@@ -201,7 +191,6 @@ fn of_segment(
             columns.push(Column {
                 data: data.to_owned(),
                 part,
-                order,
                 field: field.name.clone(),
                 digit,
                 rows: column.rows().into(),

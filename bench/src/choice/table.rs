@@ -283,16 +283,14 @@ fn best_cut(
 #[cfg(test)]
 mod tests {
     use tapdex_bitmap::Sizes;
-    use tapdex_engine::archive::Order;
 
     use super::*;
     use crate::choice::columns::Part;
 
-    fn column(order: Order, field: &str, values: u64, runs: u64) -> Column {
+    fn column(field: &str, values: u64, runs: u64) -> Column {
         Column {
             data: String::new(),
             part: Part::Learnt,
-            order,
             field: field.to_owned(),
             digit: 0,
             rows: 100_000,
@@ -304,19 +302,18 @@ mod tests {
         }
     }
 
-    /// What the tables are to find: few runs a value are for MASC, in flow order.
+    /// What the tables are to find: few runs a value are for MASC.
     fn goal(column: &Column) -> Codec {
-        match column.order {
-            Order::Flow if column.group() == Group::OfPacket => Codec::Plwah,
-            Order::Flow if column.runs / column.values < 6 => Codec::Masc,
-            _ => Codec::Roaring,
+        match column.group() {
+            Group::OfPacket => Codec::Plwah,
+            Group::OfFlow if column.runs / column.values < 6 => Codec::Masc,
+            Group::OfFlow => Codec::Roaring,
         }
     }
 
     fn columns() -> Vec<Column> {
-        let kinds = [(Order::Flow, "vlan"), (Order::Flow, "length"), (Order::Arrival, "length")];
         let shapes = (1..40).flat_map(|times| [(5, 5 * times), (700, 700 * times)]);
-        let of = |(values, runs)| kinds.map(|(order, name)| column(order, name, values, runs));
+        let of = |(values, runs)| ["vlan", "length"].map(|name| column(name, values, runs));
         shapes.flat_map(of).collect()
     }
 
@@ -332,7 +329,6 @@ mod tests {
             ("fewer than 6 runs a value".to_owned(), Codec::Masc),
             ("6 runs a value or more".to_owned(), Codec::Roaring),
             ("always".to_owned(), Codec::Plwah),
-            ("always".to_owned(), Codec::Roaring),
         ];
         assert_eq!(said, expected);
     }

@@ -25,6 +25,7 @@ pub(crate) mod repair;
 pub(crate) mod replay;
 pub(crate) mod search;
 pub(crate) mod top;
+pub(crate) mod upgrade;
 pub(crate) mod verify;
 
 mod ask;

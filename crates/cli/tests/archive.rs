@@ -18,6 +18,8 @@ mod progress;
 mod surroundings;
 #[path = "archive/terminal.rs"]
 mod terminal;
+#[path = "archive/upgrade.rs"]
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -759,9 +761,9 @@ fn real_captures_come_out_as_they_went_in() {
 mod help {
     use super::*;
 
-    const COMMANDS: [&str; 12] = [
+    const COMMANDS: [&str; 13] = [
         "index", "search", "extract", "top", "hist", "flows", "info", "explain", "verify",
-        "repair", "gen", "demo",
+        "repair", "upgrade", "gen", "demo",
     ];
 
     #[test]

@@ -482,7 +482,7 @@ fn what_was_lost_while_it_followed_is_told() {
     use tapdex_engine::capture::Interface;
     use tapdex_engine::capture::blocks::{self, Statistics};
     let place = Place::new();
-    let archive = Archive::create(&place.path("archive"), None, None).unwrap();
+    let archive = Archive::create(&place.path("archive"), None).unwrap();
     let start = 1_790_000_000_000_000_000;
     // Recordings that come to be one after the other; the second one tells of a loss.
     let put = |lost: u64| {

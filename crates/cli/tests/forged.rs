@@ -375,13 +375,14 @@ impl Forger<'_> {
 }
 
 /// What is tried on each archive, in this order.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "info -r archive",
     "search -r archive --count tcp",
     "search -r archive greater 100",
     "extract -r archive --force -w out/x.pcapng tcp",
     "verify -r archive --quick",
     "verify -r archive",
+    "upgrade -r archive",
     "repair -r archive --quick",
     "repair -r archive",
     "index -q -j 2 -o archive captures/a.pcap captures/b.pcap.gz",

@@ -198,7 +198,7 @@ fn bash_completes_commands_and_options() {
     let Some(found) = offered("tapdex", "sea") else { return };
     assert_eq!(found, ["search"]);
     assert_eq!(offered("tapdex search", "--coun").unwrap(), ["--count"]);
-    assert_eq!(offered("tapdex index --order", "a").unwrap(), ["arrival"]);
+    assert_eq!(offered("tapdex search --syntax", "w").unwrap(), ["wireshark"]);
     assert_eq!(offered("tapdex completion", "ba").unwrap(), ["bash"]);
     assert_eq!(offered("tapdex top", "ip.tt").unwrap(), ["ip.ttl"]);
     let all = offered("tapdex", "").unwrap();

@@ -11,7 +11,7 @@ use tapdex_engine::time::{TimeRange, format_time};
 pub fn run([folder, archive, filter]: [&str; 3], control: &Control) -> Result<u64, Box<dyn Error>> {
     let files = fs::read_dir(folder)?.map(|entry| Ok(Input::File(entry?.path())));
     let files: Vec<Input> = files.collect::<io::Result<_>>()?;
-    let archive = Archive::create(Path::new(archive), None, None)?;
+    let archive = Archive::create(Path::new(archive), None)?;
     Ingest::new(&archive).run(&files)?;
 
     let query = Query::new(Filter::parse(filter, 0)?, TimeRange::ALL);

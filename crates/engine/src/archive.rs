@@ -28,6 +28,7 @@ mod recording;
 mod repair;
 mod segment;
 mod unread;
+mod upgrade;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -40,13 +41,12 @@ use tapdex_bitmap::{ALL_CODECS, Codec};
 
 use crate::beneath::{Rights, Root};
 use crate::fields::{Field, FieldSet};
-use crate::index::RowOrder;
 use crate::storage::{Storage, Whose, temporary_path};
 use crate::time::TimeRange;
 
 pub use builder::DeviceReport;
 pub(crate) use columns::OfLinks;
-pub use columns::{Column, Columns};
+pub use columns::{Column, Columns, FieldColumn};
 pub use completeness::{Cause, Gap, Held, Survey};
 pub use draft::Drafter;
 pub use error::{ArchiveError, NoteFault, PacketsFault, SettingsFault, UnpackLimit};
@@ -58,17 +58,7 @@ pub use recording::{Recording, Recovered};
 pub use repair::{Compared, Repair, RepairReport};
 pub use segment::{Packets, Segment};
 pub use unread::{Unread, UnreadPackets};
-
-/// The order of the rows of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Order {
-    /// Packets in order of arrival.
-    Arrival,
-    /// Packets of a flow next to each other: columns become runs, which take less room and less
-    /// time, and a row map leads back.
-    Flow,
-}
+pub use upgrade::{Upgrade, UpgradeReport};
 
 /// The codec of the columns of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,8 +103,6 @@ impl std::fmt::Display for CodecChoice {
 /// How new segments are built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// The order of their rows.
-    pub order: Order,
     /// The codec of their columns.
     pub codec: CodecChoice,
     /// Whether they have checksums of all packets; those of recordings have them in any case.
@@ -125,7 +113,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { order: Order::Flow, codec: CodecChoice::Auto, sums: false, fields: FieldSet::USUAL }
+        Self { codec: CodecChoice::Auto, sums: false, fields: FieldSet::USUAL }
     }
 }
 
@@ -134,7 +122,9 @@ impl Default for Settings {
 #[serde(deny_unknown_fields)]
 struct SettingsFile {
     version: u32,
-    order: Order,
+    /// The order of rows, which older versions let people choose: it has no effect.
+    #[serde(rename = "order", default, skip_serializing)]
+    _order: Option<serde::de::IgnoredAny>,
     codec: String,
     /// Left out if false, for programs that do not know this key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -189,14 +179,10 @@ impl Archive {
 
     /// Opens the archive in a folder, or makes one there. Settings that are given are saved and
     /// apply to new segments; existing segments stay as they are.
-    pub fn create(
-        folder: &Path,
-        order: Option<Order>,
-        codec: Option<CodecChoice>,
-    ) -> Result<Self, ArchiveError> {
+    pub fn create(folder: &Path, codec: Option<CodecChoice>) -> Result<Self, ArchiveError> {
         let root = Root::create(folder);
         let root = root.map_err(|error| ArchiveError::io("create", folder, error))?;
-        Self::create_on(Arc::new(root), folder, order, codec)
+        Self::create_on(Arc::new(root), folder, codec)
     }
 
     /// Opens the archive in a folder of a storage, or makes one there, as [`create`](Self::create)
@@ -204,7 +190,6 @@ impl Archive {
     pub fn create_on(
         storage: Arc<dyn Storage>,
         folder: &Path,
-        order: Option<Order>,
         codec: Option<CodecChoice>,
     ) -> Result<Self, ArchiveError> {
         let segments = folder.join(SEGMENTS_NAME);
@@ -213,11 +198,7 @@ impl Archive {
         let path = folder.join(SETTINGS_NAME);
         let wanted = |there: Option<Settings>| {
             let base = there.unwrap_or_default();
-            Settings {
-                order: order.unwrap_or(base.order),
-                codec: codec.unwrap_or(base.codec),
-                ..base
-            }
+            Settings { codec: codec.unwrap_or(base.codec), ..base }
         };
         let there = match read_settings(&*storage, &path) {
             Err(ArchiveError::NoArchive { .. }) => None,
@@ -275,45 +256,40 @@ impl Archive {
         archive.settings = built.unwrap_or_default();
         let settings = archive.settings;
         write_settings(&*archive.storage, &path, |_| settings)?;
-        let Settings { order, codec, .. } = settings;
-        let order = match order {
-            Order::Flow => "flow",
-            Order::Arrival => "arrival",
-        };
-        let from = built.map_or("the default", |_| "as the newest index was built");
+        let codec = settings.codec;
+        let from = built.map_or("the default", |_| "as the indexes were built");
         let (shown, why) = (path.display(), why.lines().next().unwrap_or_default());
-        let done = format!("{shown}: written again: order {order}, codec {codec}, {from}; {why}");
+        let done = format!("{shown}: written again: codec {codec}, {from}; {why}");
         Ok((archive, Some(done)))
     }
 
     /// The settings that the existing segments were built with; `None` if there are none.
     fn built_with(&self) -> Option<Settings> {
-        let (mut newest, mut sums, mut fields) = (None, false, FieldSet::USUAL);
+        let (mut is_any, mut sums, mut fields) = (false, false, FieldSet::USUAL);
         let mut codecs = BTreeSet::new();
         for path in self.index_files().ok()? {
             let Ok(segment) = Segment::open(&self.storage, &path) else { continue };
-            let modified = self.storage.metadata(&path, Whose::Own).map(|data| data.modified_ns);
-            let modified = modified.ok();
-            let columns = segment.index().schema().columns();
-            codecs.extend(columns.map(|column| CodecChoice::Fixed(column.codec).to_string()));
+            match segment.index().flow_schema() {
+                Some(schema) => codecs.extend(schema.columns.iter().map(|c| c.form.to_string())),
+                None => {
+                    let columns = segment.index().schema().columns();
+                    codecs.extend(columns.map(|c| CodecChoice::Fixed(c.codec).to_string()));
+                }
+            }
             fields = FieldSet::ALL
                 .iter()
                 .filter(|&f| segment.columns().knows(f))
                 .fold(fields, FieldSet::with);
             sums |= segment.index().has_pieces() && segment.recording_name().is_none();
-            let order = match segment.index().row_order() {
-                RowOrder::Arrival => Order::Arrival,
-                RowOrder::Sorted => Order::Flow,
-            };
-            newest = newest.max(Some((modified, path, order)));
+            is_any = true;
         }
-        let (_, _, order) = newest?;
         // If all columns have one codec, the user asked for it, unless it is the one that is most
         // often chosen automatically.
         let only = codecs.pop_first().filter(|_| codecs.is_empty());
         let only = only.and_then(|name| CodecChoice::parse(&name));
         let codec = only.filter(|&only| only != CodecChoice::Fixed(Codec::Roaring));
-        Some(Settings { order, codec: codec.unwrap_or(CodecChoice::Auto), sums, fields })
+        let codec = codec.unwrap_or(CodecChoice::Auto);
+        is_any.then_some(Settings { codec, sums, fields })
     }
 
     /// Sets whether new segments keep checksums of all packets, and saves the setting.
@@ -574,7 +550,7 @@ fn read_settings(storage: &dyn Storage, path: &Path) -> Result<Settings, Archive
         let unknown = || bad(SettingsFault::Field { name: name.clone() });
         fields = fields.with(field.ok_or_else(unknown)?);
     }
-    Ok(Settings { order: file.order, codec, sums: file.sums, fields })
+    Ok(Settings { codec, sums: file.sums, fields })
 }
 
 /// Writes the settings of an archive. If another process is writing them, waits for it first;
@@ -590,7 +566,7 @@ fn write_settings(
             let settings = wanted(there);
             let file = SettingsFile {
                 version: VERSION,
-                order: settings.order,
+                _order: None,
                 codec: settings.codec.to_string(),
                 sums: settings.sums,
                 fields: settings.fields.extra().iter().map(|field| field.name().into()).collect(),

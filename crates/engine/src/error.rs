@@ -99,6 +99,16 @@ pub enum IndexError {
         /// What it is.
         got: u64,
     },
+    /// Bytes that make no sense there. If the checksums are good, another program wrote the file.
+    #[error("{section}: {what} at offset {offset} cannot be read")]
+    Malformed {
+        /// In which section.
+        section: Box<str>,
+        /// What it should be.
+        what: &'static str,
+        /// Where it stands, or where the part starts that it belongs to.
+        offset: u64,
+    },
     /// Numbers that have to ascend do not.
     #[error("{section}: {what} {got} at offset {offset} does not come after {previous}")]
     NotAscending {

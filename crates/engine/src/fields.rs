@@ -53,13 +53,15 @@ mod presence;
 mod set;
 mod text;
 
-pub(crate) use key::{Narrow, Wide, is_odd, mask};
+pub(crate) use key::{DIRECTION_WORD, Narrow, Wide, is_odd, mask, order_ends};
 pub use length::{length_class, length_class_start};
 pub use names::{Ask, NAMES, Name, Part, for_top, wireshark};
 pub use presence::{Condition, Presence};
 pub(crate) use presence::{ICMP, ICMP6, TUNNEL};
 pub use set::FieldSet;
 pub use text::{LENGTH_802_3_MAX, Shown, table};
+
+use std::ops::Range;
 
 use crate::capture::Record;
 use crate::index::Width;
@@ -145,17 +147,6 @@ pub(crate) enum Home {
     Packet,
 }
 
-/// Where a digit of a field is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// In a word of the key of a flow, this many bits from its low end.
-    Narrow(usize, u32),
-    /// In a word of its wide part.
-    Wide(usize, u32),
-    /// The digit with this number among those that belong to single packets.
-    Packet(usize),
-}
-
 /// The description of a field.
 #[derive(Debug, Clone, Copy)]
 pub struct Spec {
@@ -186,25 +177,47 @@ impl Spec {
             }
     }
 
+    /// Bits that it has in its home.
+    pub(crate) const fn home_bits(&self) -> u32 {
+        match self.kind {
+            FieldKind::Number(bits) if bits < self.bits() => bits,
+            _ => self.bits(),
+        }
+    }
+
+    /// The field that has the same at the other end, if this one is of the source: of `ip.src`,
+    /// `ip.dst`.
+    pub(crate) fn other_end(&self) -> Option<&'static Self> {
+        let name = self.name.strip_suffix(".src")?;
+        FIELDS.iter().find(|other| other.name.strip_suffix(".dst") == Some(name))
+    }
+
+    /// Whether it is the other end of a field.
+    pub(crate) fn is_second_end(&self) -> bool {
+        self.name.ends_with(".dst")
+    }
+
     /// Whether all packets of a flow have the same value.
     pub fn is_of_flow(&self) -> bool {
         self.home != Home::Packet
     }
 
-    /// Where its digits are, the most significant first.
-    pub(crate) fn places(&self) -> impl Iterator<Item = Place> + use<> {
-        let (home, width, own) = (self.home, self.width.bits(), own_digits_before(self.field));
-        let bits = self.bits();
-        (0..self.digits).map(move |digit| {
-            // Bits behind the digit, and words behind its word.
-            let after = bits - width * (digit + 1);
-            let (words, bits_after) = ((bits.div_ceil(64) - 1 - after / 64) as usize, after % 64);
-            match home {
-                Home::Narrow(word, shift) => Place::Narrow(word + words, shift + bits_after),
-                Home::Wide(word, shift) => Place::Wide(word + words, shift + bits_after),
-                Home::Packet => Place::Packet(own + digit as usize),
-            }
-        })
+    /// Which of the digits that belong to single packets are its own, the most significant first.
+    pub(crate) fn own_digits(&self) -> Range<usize> {
+        let first = own_digits_before(self.field);
+        first..first + if self.is_of_flow() { 0 } else { self.digits as usize }
+    }
+
+    /// The words of its home, and the bits that it has there.
+    pub(crate) fn home_masks(&self) -> impl Iterator<Item = (usize, u64)> + use<> {
+        let (word, shift) = match self.home {
+            Home::Narrow(word, shift) | Home::Wide(word, shift) => (word, shift),
+            Home::Packet => (0, 0),
+        };
+        let bits = if self.is_of_flow() { self.home_bits() } else { 0 };
+        let words = bits.div_ceil(64);
+        let mask = move |bits: u32| u64::MAX.checked_shr(64 - bits).unwrap_or(0);
+        (0..words).map(move |at| (word + at as usize, mask(bits.min(64)) << shift))
     }
 }
 
@@ -346,7 +359,7 @@ fields! {
     IcmpCode: "icmp.code", FieldKind::Number(8), 1 Byte, Home::Narrow(5, 40),
         |p| p.headers.icmp_code.into();
     /// The label of the outermost MPLS entry.
-    Mpls: "mpls", FieldKind::Number(20), 3 Byte, Home::Narrow(5, 0),
+    Mpls: "mpls", FieldKind::Number(20), 3 Byte, Home::Narrow(5, 4),
         |p| p.headers.mpls.into();
     /// The source of IPv6.
     Ip6Src: "ip6.src", FieldKind::Ipv6, 16 Byte, Home::Wide(0, 0),

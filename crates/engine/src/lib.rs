@@ -38,7 +38,7 @@
 //! writer.finish()?.flush()?;
 //!
 //! // Take it in. What is wrong with a capture is in its report.
-//! let archive = Archive::create(&folder.path().join("archive"), None, None)?;
+//! let archive = Archive::create(&folder.path().join("archive"), None)?;
 //! let report = Ingest::new(&archive).run(&[Input::File(path)])?;
 //! assert_eq!(report.files[0].packets, 1_000);
 //!

@@ -307,19 +307,38 @@ impl<'s> dyn Storage + 's {
         rights: Rights,
         prepare: impl FnOnce() -> Option<Vec<u8>>,
     ) -> io::Result<()> {
+        self.replace_if(path, rights, prepare, || true).map(drop)
+    }
+
+    /// `replace`, if `holds` still says so just before the new file gets the name;
+    /// returns whether it got it.
+    pub fn replace_if(
+        &self,
+        path: &Path,
+        rights: Rights,
+        prepare: impl FnOnce() -> Option<Vec<u8>>,
+        holds: impl FnOnce() -> bool,
+    ) -> io::Result<bool> {
         let temporary = temporary_path(path);
         let mut file = self.create(&temporary, rights)?;
-        let mut publish = |bytes: &[u8]| {
+        let publish = |bytes: &[u8]| {
             file.append(bytes)?;
             file.sync()?;
-            self.rename(&temporary, path)
+            match holds() {
+                true => self.rename(&temporary, path).map(|()| true),
+                false => Ok(false),
+            }
         };
-        let done = prepare().map_or(Ok(false), |bytes| publish(&bytes).map(|()| true));
+        let done = prepare().map_or(Ok(false), |bytes| publish(&bytes));
         if !matches!(done, Ok(true)) {
             // If this fails, the next call removes it.
             drop(self.remove(&temporary));
         }
-        if done? { self.sync_folder(split(path)?.0) } else { Ok(()) }
+        if done? {
+            self.sync_folder(split(path)?.0)?;
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Writes a whole file that is written often: it is not synced.

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "checks panic")]
 
 mod capture;
+mod container;
 mod decode;
 mod disk;
 pub mod filters;
@@ -13,10 +14,12 @@ mod forge;
 mod memory_disk;
 pub mod mutate;
 mod recording;
+pub mod segment;
 mod segment_device;
 mod table;
 
 pub use capture::fuzz_pcap_read;
+pub use container::Parts;
 pub use decode::fuzz_decode_frame;
 pub use disk::{Call, EIO, ENOSPC, FaultyDisk, Gate, Operation};
 pub use forge::{forge_note, fuzz_index_open, mend, relocate};

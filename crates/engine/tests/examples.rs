@@ -70,7 +70,7 @@ fn top_talkers_counts_both_ends() {
 #[test]
 fn follow_recording_sees_what_is_written_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+    let archive = Archive::create(&folder.path().join("archive"), None).unwrap();
     let recording = archive.new_recording(1_790_000_000_000_000_000, 0).unwrap();
     let mut bytes = Vec::new();
     blocks::section(&mut bytes, "a recording");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tapdex_engine::archive::{Archive, Column, Compared, Ingest, Input, Order, Segment};
+use tapdex_engine::archive::{Archive, Column, Compared, Ingest, Input, Segment};
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
 use tapdex_engine::fields::{self, Field, FieldKind, FieldSet, NAMES, Shown};
 use tapdex_engine::query::filter::Filter;
@@ -43,8 +43,8 @@ fn write_capture(path: &Path, change: impl Fn(u8, &mut [u8])) {
     std::fs::write(path, writer.finish().unwrap()).unwrap();
 }
 
-fn index(folder: &Path, capture: &Path, order: Order, keep: FieldSet) -> std::sync::Arc<Segment> {
-    let mut archive = Archive::create(folder, Some(order), None).unwrap();
+fn index(folder: &Path, capture: &Path, keep: FieldSet) -> std::sync::Arc<Segment> {
+    let mut archive = Archive::create(folder, None).unwrap();
     archive.keep_fields(keep).unwrap();
     assert_eq!(Archive::open(folder).unwrap().settings().fields, FieldSet::USUAL.and(keep));
     Ingest::new(&archive).run(&[Input::File(capture.to_owned())]).unwrap();
@@ -105,40 +105,36 @@ fn a_segment_that_does_not_know_a_field_asks_the_packets() {
     write_capture(&capture, |number, ip| {
         (ip[8], ip[1]) = (number % 11, [0, 0xB8, 0x22][usize::from(number) % 3]);
     });
-    for order in [Order::Flow, Order::Arrival] {
-        let place = |name: &str| folder.path().join(format!("{name}{order:?}"));
-        let old = index(&place("old"), &capture, order, FieldSet::default());
-        let new = index(&place("new"), &capture, order, FieldSet::ALL);
-        let columns = |field| (old.columns().get(field), new.columns().get(field));
-        for field in later() {
-            assert!(matches!(columns(field), (Column::Unknown, Column::Known(_))), "{field:?}");
-        }
-        for text in FILTERS {
-            let (from_packets, from_columns) = (ask(&old, text), ask(&new, text));
-            assert_eq!(from_packets.records, from_columns.records, "{text}");
-            assert!(from_columns.count > 0, "{text}");
-            assert!(from_packets.read > from_columns.read, "{text}");
-            let odd = new.note().odd;
-            // A window of 0 may be one that is cut off.
-            let zero =
-                if text.starts_with("tcp[") { counted(&new, "tcp.window").0[&ZERO] } else { 0 };
-            assert!(from_columns.read <= odd + zero, "{text}: {} of {odd}", from_columns.read);
-        }
-        // That it is there is told by other fields.
-        assert_eq!(ask(&old, "ip.ttl"), ask(&new, "ip.ttl"));
-        assert_eq!(ask(&old, "ip.ttl").read, 0);
-        for name in NAMES.iter().filter_map(|name| name.top.first()) {
-            let (from_packets, read) = counted(&old, name);
-            let (from_columns, none) = counted(&new, name);
-            assert_eq!(from_packets, from_columns, "{name}");
-            assert_eq!(none, 0);
-            let is_later = later().iter().any(|field| field.name() == *name);
-            assert_eq!(read > 0, is_later, "{name}");
-        }
-        // Both agree with the packets, in what they know.
-        assert_eq!(old.compare(&mut |_| true).unwrap(), Compared::default());
-        assert_eq!(new.compare(&mut |_| true).unwrap(), Compared::default());
+    let old = index(&folder.path().join("old"), &capture, FieldSet::default());
+    let new = index(&folder.path().join("new"), &capture, FieldSet::ALL);
+    let columns = |field| (old.columns().get(field), new.columns().get(field));
+    for field in later() {
+        assert!(matches!(columns(field), (Column::Unknown, Column::Known)), "{field:?}");
     }
+    for text in FILTERS {
+        let (from_packets, from_columns) = (ask(&old, text), ask(&new, text));
+        assert_eq!(from_packets.records, from_columns.records, "{text}");
+        assert!(from_columns.count > 0, "{text}");
+        assert!(from_packets.read > from_columns.read, "{text}");
+        let odd = new.note().odd;
+        // A window of 0 may be one that is cut off.
+        let zero = if text.starts_with("tcp[") { counted(&new, "tcp.window").0[&ZERO] } else { 0 };
+        assert!(from_columns.read <= odd + zero, "{text}: {} of {odd}", from_columns.read);
+    }
+    // That it is there is told by other fields.
+    assert_eq!(ask(&old, "ip.ttl"), ask(&new, "ip.ttl"));
+    assert_eq!(ask(&old, "ip.ttl").read, 0);
+    for name in NAMES.iter().filter_map(|name| name.top.first()) {
+        let (from_packets, read) = counted(&old, name);
+        let (from_columns, none) = counted(&new, name);
+        assert_eq!(from_packets, from_columns, "{name}");
+        assert_eq!(none, 0);
+        let is_later = later().iter().any(|field| field.name() == *name);
+        assert_eq!(read > 0, is_later, "{name}");
+    }
+    // Both agree with the packets, in what they know.
+    assert_eq!(old.compare(&mut |_| true).unwrap(), Compared::default());
+    assert_eq!(new.compare(&mut |_| true).unwrap(), Compared::default());
 }
 
 #[test]
@@ -146,7 +142,7 @@ fn a_field_that_is_0_in_all_rows_is_not_an_unknown_one() {
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("a.pcap");
     write_capture(&capture, |_, _| {});
-    let segment = index(&folder.path().join("a"), &capture, Order::Flow, FieldSet::ALL);
+    let segment = index(&folder.path().join("a"), &capture, FieldSet::ALL);
     assert!(matches!(segment.columns().get(Field::IpDscp), Column::Zero));
     let text = "ip[1] & 0xfc = 0";
     let known = ask(&segment, text);
@@ -164,7 +160,7 @@ fn a_field_that_is_0_in_all_rows_is_not_an_unknown_one() {
     let disk: Arc<dyn Storage> = Arc::new(Disk);
     let forged = Segment::open(&disk, &path).unwrap();
     assert!(matches!(forged.columns().get(Field::IpDscp), Column::Unknown));
-    assert!(matches!(forged.columns().get(Field::Vlan), Column::Known(_) | Column::Zero));
+    assert!(matches!(forged.columns().get(Field::Vlan), Column::Known | Column::Zero));
     let unknown = ask(&forged, text);
     assert_eq!(unknown.records, known.records);
     assert!(unknown.read > known.read);

@@ -2,18 +2,21 @@
 //!
 //! `golden/index.v1.tdx` was written once and is not made again: a new version of the format gets
 //! a new file, and this one stays readable. `golden/sums.v1.tdx` is the same with a section that
-//! came later.
+//! came later. `golden/index.v2.tdx` is the segment of some made-up traffic.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
 use std::path::{Path, PathBuf};
 
 use tapdex_bitmap::{ALL_CODECS, Chunks, Codec};
+use tapdex_engine::archive::CodecChoice;
+use tapdex_engine::fields::{FIELDS, length_class_start};
 use tapdex_engine::index::{
     ALIGN, BLOCK_LEN, BLOCK_ROWS, BLOCK_VALUES, ColumnSpec, ENTRY_LEN, FIELD_BITS_MAX, FIELDS_MAX,
     FOOTER_LEN, FORMAT_VERSION, Field, HEADER_LEN, Index, MAGIC, MARK_RECORDS, Mark, NAME_LEN_MAX,
-    NOTE_LEN_MAX, PieceSums, RowOrder, Rows, Schema, SectionKind, Width,
+    NOTE_LEN_MAX, PieceSums, RowOrder, Rows, Schema, SectionKind, TABLE_VERSION, Width,
 };
-use tapdex_engine::testing::{Table, check_index};
+use tapdex_engine::testing::segment::{check_lookups, segment_of, varied};
+use tapdex_engine::testing::{Table, check_index, forge_note};
 
 const ROWS: u16 = 300;
 
@@ -83,6 +86,36 @@ fn the_golden_files_are_written_byte_for_byte() {
     }
 }
 
+/// Traffic of every kind, with another note: the one that is written says where the packets are.
+fn golden_segment() -> Vec<u8> {
+    let written = segment_of(&varied(300, 1), CodecChoice::Auto);
+    forge_note(&written, |_| "a note".to_owned()).unwrap()
+}
+
+#[test]
+fn the_golden_segment_is_written_byte_for_byte() {
+    let golden = std::fs::read(golden_path("index.v2.tdx")).unwrap();
+    assert!(golden_segment() == golden, "the writer has changed");
+}
+
+#[test]
+fn the_golden_segment_is_read() {
+    let index = Index::open(&golden_path("index.v2.tdx")).unwrap();
+    assert_eq!((index.version(), index.rows(), index.row_order()), (2, 300, RowOrder::Sorted));
+    assert!(index.verify(&mut |_| {}).is_sound());
+    check_lookups(&index, &[80, 443, 6, 17]).unwrap();
+    assert_eq!(index.note().unwrap(), Some(&b"a note"[..]));
+    assert_eq!(index.pieces().unwrap().unwrap().len(), 10);
+}
+
+/// For a version of the format that has not been released:
+/// `cargo test -p tapdex-engine --test golden -- --ignored`.
+#[test]
+#[ignore = "writes the golden segment again"]
+fn write_the_golden_segment() {
+    std::fs::write(golden_path("index.v2.tdx"), golden_segment()).unwrap();
+}
+
 #[test]
 fn the_golden_file_with_sums_is_read() {
     let index = Index::open(&golden_path("sums.v1.tdx")).unwrap();
@@ -137,39 +170,37 @@ fn the_golden_file_is_read() {
     assert_eq!(keys, [443, 50_000, 50_001, 50_002]);
 }
 
-#[test]
-fn the_specification_has_the_numbers_of_the_code() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format.md");
-    let page = std::fs::read_to_string(page).unwrap();
+fn page(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    std::fs::read_to_string(folder.join(name)).unwrap()
+}
+
+fn thousands(number: u64) -> String {
+    let mut text = number.to_string();
+    for at in
+        (1..text.len()).rev().filter(|at| (text.len() - at).is_multiple_of(3)).collect::<Vec<_>>()
+    {
+        text.insert(at, ',');
+    }
+    text
+}
+
+/// What the pages of both versions say.
+fn check_page(page: &str, version: u16, kinds: &[SectionKind], said: Vec<String>) {
     let magic: Vec<String> = MAGIC.iter().map(|byte| format!("{byte:02X}")).collect();
-    let thousands = |number: u64| format!("{},{:03}", number / 1_000, number % 1_000);
-    let mut said = vec![
+    let both = [
         format!("| magic | 0 | 8 | {}", magic.join(" ")),
-        format!("| version | 8 | 2 | {FORMAT_VERSION} |"),
+        format!("| version | 8 | 2 | {version} |"),
         format!("|  {HEADER_LEN} bytes"),
         format!("|  {FOOTER_LEN} bytes"),
-        format!("| directory: {ENTRY_LEN} bytes a section"),
-        format!("| zeros up to a multiple of {ALIGN} "),
         format!("blocks of {} bytes", thousands(BLOCK_LEN)),
-        format!("blocks of {BLOCK_VALUES};"),
-        format!("blocks of {BLOCK_ROWS} rows;"),
         format!("a mark for every {MARK_RECORDS} records"),
-        format!(
-            "| bytes of a note | {},{:03} |",
-            thousands(NOTE_LEN_MAX / 1_000),
-            NOTE_LEN_MAX % 1_000
-        ),
-        format!("| fields | {} |", thousands(FIELDS_MAX as u64)),
+        format!("| bytes of a note | {} |", thousands(NOTE_LEN_MAX)),
         format!("| bytes of a name | {NAME_LEN_MAX} |"),
-        format!("| bits of a field | {FIELD_BITS_MAX} |"),
-        format!("| columns of a field | {} |", FIELD_BITS_MAX / Width::Byte.bits()),
     ];
-    use SectionKind::{Bitmaps, Keys, Marks, Note, Offsets, RowMap, Schema, Sums, Times};
-    for kind in [Schema, Keys, Offsets, Bitmaps, RowMap, Times, Marks, Note, Sums] {
-        said.push(format!("| {} | {} |", kind as u16, kind.name()));
-    }
-    for text in said {
-        assert!(page.contains(&text), "the page does not say: {text}");
+    let kinds = kinds.iter().map(|&kind| format!("| {} | {} |", kind as u16, kind.name()));
+    for text in both.into_iter().chain(kinds).chain(said) {
+        assert!(page.contains(&text), "the page of version {version} does not say: {text}");
     }
     for codec in ALL_CODECS {
         let link = format!("](codecs/{codec}.md)");
@@ -178,4 +209,44 @@ fn the_specification_has_the_numbers_of_the_code() {
         let at = cells.iter().position(|cell| cell.ends_with(&link)).unwrap();
         assert_eq!(cells[at - 1], (codec.id() as u8).to_string(), "{codec}");
     }
+}
+
+#[test]
+fn the_specification_has_the_numbers_of_the_code() {
+    use SectionKind::{
+        Bitmaps, Column, Flows, Keys, Marks, Note, Offsets, RowMap, Schema, Sums, Times, Volumes,
+    };
+    let said = vec![
+        format!("blocks of {BLOCK_VALUES};"),
+        format!("blocks of {BLOCK_ROWS} rows;"),
+        format!("| directory: {ENTRY_LEN} bytes a section"),
+        format!("| zeros up to a multiple of {ALIGN} "),
+        format!("| fields | {} |", thousands(FIELDS_MAX as u64)),
+        format!("| bits of a field | {FIELD_BITS_MAX} |"),
+        format!("| columns of a field | {} |", FIELD_BITS_MAX / Width::Byte.bits()),
+    ];
+    let kinds = [Schema, Keys, Offsets, Bitmaps, RowMap, Times, Marks, Note, Sums];
+    check_page(&page("format-1.md"), TABLE_VERSION, &kinds, said);
+
+    let mut said = vec![
+        format!("| packets | {} |", thousands(u32::MAX.into())),
+        format!("| bytes of a value | {} |", FIELD_BITS_MAX / 8),
+    ];
+    for spec in FIELDS.iter().filter(|spec| !spec.name.ends_with(".dst")) {
+        let other = spec.name.strip_suffix(".src").map(|stem| format!("{stem}.dst"));
+        let (names, of) = match other {
+            Some(other) => (format!("`{}`, `{other}`", spec.name), "ends"),
+            None if spec.is_of_flow() => (format!("`{}`", spec.name), "conversations"),
+            None => (format!("`{}`", spec.name), "packets"),
+        };
+        said.push(format!("| {names} | {of} | {} |", spec.digits * spec.width.bits() / 8));
+    }
+    for (class, lengths) in [(0, "0 to 15"), (5, "32 to 39"), (26, "1,280 to 1,535")] {
+        let start = length_class_start(class);
+        let end = length_class_start(class + 1) - 1;
+        assert_eq!(format!("{} to {}", thousands(start), thousands(end)), lengths);
+        said.push(format!("| {class} | {lengths} |"));
+    }
+    let kinds = [Schema, RowMap, Marks, Note, Sums, Flows, Column, Volumes];
+    check_page(&page("format.md"), FORMAT_VERSION, &kinds, said);
 }

@@ -489,7 +489,7 @@ fn shares_are_all_bytes_once() {
         before = columns.end;
         let of_field = || shares.iter().filter(|share| share.name == field.name);
         assert_eq!(of_field().map(|share| share.columns).sum::<u64>(), columns.len() as u64);
-        let mut codecs: Vec<String> = of_field().map(|s| s.codec.unwrap().to_string()).collect();
+        let mut codecs: Vec<String> = of_field().map(|s| s.form.unwrap().to_string()).collect();
         codecs.sort_unstable();
         codecs.dedup();
         assert_eq!(codecs.len(), of_field().count());

@@ -6,8 +6,10 @@ use std::path::Path;
 use peak_alloc::PeakAlloc;
 use tapdex_bitmap::{Chunks, Codec};
 use tapdex_engine::IndexError;
+use tapdex_engine::archive::CodecChoice;
 use tapdex_engine::index::{BLOCK_LEN, ColumnSpec, Field, Index, Schema, SectionKind, Width};
-use tapdex_engine::testing::{Table, mend, relocate};
+use tapdex_engine::testing::segment::{segment_of, varied};
+use tapdex_engine::testing::{Parts, Table, mend, relocate};
 
 // The only test of this file: others in the same process would be counted with it.
 #[global_allocator]
@@ -21,6 +23,11 @@ const CHUNK: usize = 18 << 10;
 const CODES: usize = 20 << 10;
 /// A bitmap, the cursor over it, and their share of lists that have grown.
 const CURSOR: usize = 200;
+/// A row of an index of conversations while it is verified, with two ends that have values of their
+/// own.
+const ROW: usize = 256;
+/// A byte of the directory and the schema of an index of conversations while it is opened.
+const DIRECTORY: usize = 64;
 
 /// How much memory `work` takes at its peak, besides what there was before.
 fn peak(work: impl FnOnce()) -> usize {
@@ -82,6 +89,67 @@ fn memory_is_bounded_by_the_file() {
     many_problems();
     look_ups();
     long_lists();
+    segments();
+    forged_segments();
+    many_columns_of_a_segment();
+}
+
+/// Opening takes memory for directory and schema, verifying for the rows.
+fn segments() {
+    for (packets, codec) in [(1_000, CodecChoice::Auto), (20_000, CodecChoice::Auto)]
+        .into_iter()
+        .chain([(5_000, CodecChoice::Fixed(Codec::Roaring))])
+    {
+        let mut profile = varied(packets, 1);
+        (profile.scan_share, profile.flood_share) = (0.45, 0.45);
+        let bytes = segment_of(&profile, codec);
+        let len = bytes.len();
+        let mut index = None;
+        let found = peak(|| index = Some(Index::from_bytes(bytes).unwrap()));
+        assert!(found <= CHUNK + DIRECTORY * 1_024, "{packets} packets: {found} to open");
+        let index = index.unwrap();
+        let found = peak(|| assert!(index.verify(&mut |_| {}).is_sound()));
+        let most = FIXED + 2 * len + ROW * index.rows() as usize;
+        assert!(found <= most, "{packets} packets: {found} of {most}");
+    }
+}
+
+/// A row takes a bit of the file at least.
+fn forged_segments() {
+    let sound = segment_of(&varied(60, 1), CodecChoice::Auto);
+    for at in 0..sound.len() {
+        for forged in [[0xFF; 8], [0xFF, 0xFF, 0xFF, 0x7F, 0, 0, 0, 0], [0; 8]] {
+            for len in [1, 2, 4, 8] {
+                let mut bytes = sound.clone();
+                let end = (at + len).min(sound.len());
+                bytes[at..end].copy_from_slice(&forged[..end - at]);
+                mend(&mut bytes);
+                let most = FIXED + ROW * 8 * bytes.len();
+                let (found, _) = opened(bytes);
+                assert!(found <= most, "offset {at}, {len} bytes: {found} of {most}");
+            }
+        }
+    }
+}
+
+/// No rows, and the shortest columns.
+fn many_columns_of_a_segment() {
+    const COLUMNS: u16 = 10_000;
+    let mut parts = Parts::decode(&segment_of(&varied(1, 1), CodecChoice::Auto)).unwrap();
+    let section = |kind: SectionKind, bytes: Vec<u8>| (2 * kind as u64, bytes);
+    let mut schema =
+        vec![0, 0, 0x80 | (COLUMNS & 0x7F).to_le_bytes()[0], (COLUMNS >> 7).to_le_bytes()[0]];
+    for number in 0..COLUMNS {
+        schema.extend([0, 1, 0, 0, 4]);
+        schema.extend(format!("{number:04x}").as_bytes());
+    }
+    parts.sections =
+        vec![section(SectionKind::Flows, vec![]), section(SectionKind::RowMap, vec![])];
+    parts.sections.extend((0..COLUMNS).map(|_| section(SectionKind::Column, vec![])));
+    let most = FIXED + DIRECTORY * (schema.len() + 2 * parts.sections.len());
+    parts.sections.push(section(SectionKind::Schema, schema));
+    let (found, error) = opened(parts.encode());
+    assert!(error.is_none() && found <= most, "{error:?}: {found} of {most}");
 }
 
 fn forged_numbers() {

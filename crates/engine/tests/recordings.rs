@@ -97,7 +97,7 @@ impl Written {
 }
 
 fn archive(folder: &Path) -> Archive {
-    Archive::create(folder, None, None).unwrap()
+    Archive::create(folder, None).unwrap()
 }
 
 fn query(filter: &str, from: Option<u64>, to: Option<u64>) -> Query {
@@ -462,7 +462,7 @@ fn what_retention_removes_during_a_search_is_told() {
 #[test]
 fn a_name_is_not_given_twice() {
     let folder = tempfile::tempdir().unwrap();
-    let archive = Archive::create(folder.path(), None, None).unwrap();
+    let archive = Archive::create(folder.path(), None).unwrap();
     let first = archive.new_recording(NOW_NS, 0).unwrap();
     assert_eq!(first.number(), Some(1));
     // Removed in the same second: the next one has another name all the same.
@@ -475,7 +475,7 @@ fn a_name_is_not_given_twice() {
 #[test]
 fn an_archive_that_is_gone_is_not_made_again() {
     let folder = tempfile::tempdir().unwrap();
-    let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+    let archive = Archive::create(&folder.path().join("archive"), None).unwrap();
     assert!(archive.new_recording(NOW_NS, 0).is_ok());
     std::fs::remove_dir_all(archive.folder()).unwrap();
     // As a folder that a disk was mounted on is left.
@@ -488,7 +488,7 @@ fn an_archive_that_is_gone_is_not_made_again() {
 #[test]
 fn what_cannot_be_completed_does_not_keep_the_others_from_it() {
     let folder = tempfile::tempdir().unwrap();
-    let archive = Archive::create(folder.path(), None, None).unwrap();
+    let archive = Archive::create(folder.path(), None).unwrap();
     let packets = folder.path().join("packets");
     std::fs::create_dir_all(packets.join(".rec-0000000000-x.pcapng.part")).unwrap();
     let recording = archive.new_recording(NOW_NS, 0).unwrap();

@@ -66,7 +66,7 @@ fn write_capture(path: &Path, packets: u64, seed: u64, start_ns: u64, clock: Clo
 
 /// An archive of captures whose times overlap, in parts of 500 packets.
 fn archive(folder: &Path, captures: u64, clock: Clock) -> Archive {
-    let archive = Archive::create(&folder.join("archive"), None, None).unwrap();
+    let archive = Archive::create(&folder.join("archive"), None).unwrap();
     for n in 0..captures {
         let path = folder.join(format!("{n}.pcap"));
         // The first two overlap, and so do the next two.
@@ -183,7 +183,7 @@ fn a_limit_saves_work() {
 fn a_limit_saves_work_within_a_segment() {
     for clock in [Clock::Rising, Clock::Still] {
         let folder = tempfile::tempdir().unwrap();
-        let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+        let archive = Archive::create(&folder.path().join("archive"), None).unwrap();
         let path = folder.path().join("a.pcap");
         write_capture(&path, 20_000, 1, START_NS, clock);
         Ingest::new(&archive).run(&[Input::File(path)]).unwrap();
@@ -200,7 +200,7 @@ fn a_limit_saves_work_within_a_segment() {
 fn a_limit_is_reached_past_packets_that_cannot_be_read() {
     for clock in [Clock::Rising, Clock::Jumping, Clock::Still] {
         let folder = tempfile::tempdir().unwrap();
-        let mut archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+        let mut archive = Archive::create(&folder.path().join("archive"), None).unwrap();
         archive.keep_sums(true).unwrap();
         let path = folder.path().join("a.pcap");
         write_capture(&path, 20_000, 1, START_NS, clock);

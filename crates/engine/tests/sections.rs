@@ -32,7 +32,7 @@ fn many_sections_take_little_memory() {
             blocks::packet(&mut bytes, 0, u64::from(i) * 1_000, 60, &[7; 60]);
         }
         std::fs::write(&path, bytes).unwrap();
-        let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+        let archive = Archive::create(&folder.path().join("archive"), None).unwrap();
         let report = Ingest::new(&archive).threads(1).run(&[Input::File(path)]).unwrap();
         let file = &report.files[0];
         assert!(file.error.is_none() && file.damage.is_none(), "{report:?}");

@@ -141,6 +141,8 @@ fn odd_at(at: &Places) -> Address {
 struct Flight {
     slot: Slot,
     form: Form,
+    /// Rows or entries of the column.
+    rows: usize,
     is_written: bool,
 }
 
@@ -414,6 +416,9 @@ impl SegmentIndexer {
             SegmentColumn::Runs(digits, starts) => {
                 slot.measure(ColumnSource::Runs(digits, starts, u32_of(rows)), form)?;
             }
+            SegmentColumn::Entries(digits) => {
+                slot.measure(ColumnSource::Rows(Digits::Shorts(digits)), form)?;
+            }
             SegmentColumn::Own(list) => {
                 let OwnList { rows: digits, width, .. } = segment.own[list];
                 let is_short = width == Width::Short;
@@ -452,7 +457,11 @@ impl SegmentIndexer {
                 let form = Form::Whole(codec);
                 match self.begin(segment, column, form) {
                     Ok(slot) => {
-                        flights.push_back(Flight { slot, form, is_written: false });
+                        let rows = match column {
+                            SegmentColumn::Entries(digits) => digits.len(),
+                            _ => segment.rows,
+                        };
+                        flights.push_back(Flight { slot, form, rows, is_written: false });
                         next += 1;
                         write_behind(flights)?;
                         continue;
@@ -465,14 +474,14 @@ impl SegmentIndexer {
                 }
             }
             let Some(mut flight) = flights.pop_front() else { continue };
-            match finish(&mut flight, segment.rows, &mut index) {
+            match finish(&mut flight, &mut index) {
                 Err(DeviceError::OutOfMemory { .. }) if self.can_shrink(flights) => {
                     // Those after it start again once it is done.
                     next -= flights.len();
                     self.in_flight_max = 1;
                     flights.clear();
                     self.idle.clear();
-                    finish(&mut flight, segment.rows, &mut index)?;
+                    finish(&mut flight, &mut index)?;
                 }
                 other => other?,
             }
@@ -506,13 +515,13 @@ fn write_behind(flights: &mut VecDeque<Flight>) -> Result<(), DeviceError> {
 }
 
 /// Waits for a column and takes its index.
-fn finish(flight: &mut Flight, rows: usize, index: &mut ColumnIndex) -> Result<(), DeviceError> {
+fn finish(flight: &mut Flight, index: &mut ColumnIndex) -> Result<(), DeviceError> {
     if !flight.is_written {
         flight.slot.wait_measured()?;
         flight.slot.write()?;
         flight.is_written = true;
     }
-    take_index(&mut flight.slot, rows, flight.form, index)
+    take_index(&mut flight.slot, flight.rows, flight.form, index)
 }
 
 /// Why columns were not built.
@@ -563,6 +572,8 @@ enum BadSegment {
     Unequal,
     #[error("no segment is sorted")]
     NotSorted,
+    #[error("a column of {entries} entries")]
+    Entries { entries: usize },
     #[error("records have no list {list}")]
     NoList { list: usize },
     #[error("a key has no bit {shift} in word {word}")]
@@ -597,6 +608,9 @@ fn check_column(column: &SegmentColumn<'_>, segment: &Segment) -> Result<(), Seg
         }
         SegmentColumn::Key { word, shift, .. } if word >= KEY_WORDS || shift >= u64::BITS => {
             Err(refuse(BadSegment::NoBit { word, shift }))
+        }
+        SegmentColumn::Entries(digits) if digits.is_empty() || digits.len() > 2 * ROWS_MAX => {
+            Err(refuse(BadSegment::Entries { entries: digits.len() }))
         }
         SegmentColumn::Runs(digits, starts) => {
             let rows = u32::try_from(rows).unwrap_or(u32::MAX);

@@ -124,6 +124,9 @@ impl Segment {
                 }
             },
             SegmentColumn::Runs(digits, starts) => build(digits, starts),
+            SegmentColumn::Entries(digits) => {
+                CpuBuilder::new(1).build(Digits::Shorts(digits), codec, &mut index).unwrap();
+            }
             SegmentColumn::Key { word, shift, width } => {
                 let mask = if width == Width::Byte { 0xFF } else { 0xFFFF };
                 let words = order.flows.iter().map(|&flow| self.words[word][flow as usize]);
@@ -207,6 +210,10 @@ fn columns<'r>(runs: &'r (Vec<u16>, Vec<u32>)) -> Vec<SegmentColumn<'r>> {
         key(5, 63, Width::Byte),
     ];
     all.insert(4, SegmentColumn::Runs(&runs.0, &runs.1));
+    // Fewer entries than the segment has rows.
+    if !runs.0.is_empty() {
+        all.insert(7, SegmentColumn::Entries(&runs.0));
+    }
     all
 }
 
@@ -244,6 +251,7 @@ fn compare(
         let expected = segment.column(order, column, codec);
         let what = match column {
             SegmentColumn::Runs(..) => "runs".to_owned(),
+            SegmentColumn::Entries(..) => "entries".to_owned(),
             column => format!("{column:?}"),
         };
         assert!(*index == expected, "{}: {what}, {codec}", segment.name);
@@ -342,6 +350,7 @@ fn what_does_not_fit_together_is_refused() {
         SegmentColumn::Runs(&[1, 2], &[1, 2]),
         SegmentColumn::Runs(&[1, 2, 3], &[0, 5, 5]),
         SegmentColumn::Runs(&[], &[]),
+        SegmentColumn::Entries(&[]),
     ] {
         let all = [(SegmentColumn::Own(0), Codec::Wah), (bad, Codec::Wah)];
         assert!(is_device_failure(indexer.columns(&all, &mut |_| Ok(()))), "{bad:?}");
@@ -391,7 +400,10 @@ fn memory_that_runs_out_is_told_or_done_without() {
     let segment = Segment::new("five-tuples", 9_000, 700, tuple);
     let order = segment.order();
     let runs = runs_of(9_000);
-    let all: Vec<_> = columns(&runs).into_iter().map(|column| (column, Codec::Wah)).collect();
+    // Entries take so much memory for themselves that sorting would never fail.
+    let is_of_rows = |column: &SegmentColumn<'_>| !matches!(column, SegmentColumn::Entries(_));
+    let of_rows = columns(&runs).into_iter().filter(is_of_rows);
+    let all: Vec<_> = of_rows.map(|column| (column, Codec::Wah)).collect();
     let host = HostDevice::new(1).unwrap();
     let mut indexer = SegmentIndexer::new(Arc::clone(&host) as Arc<dyn Device>);
     indexer.sort(&segment.keys()).unwrap();

@@ -187,7 +187,7 @@ impl<'a> Keeper<'a> {
             kept.covered = kept.covered.into_iter().chain(note.covered).reduce(Covered::and);
             kept.losses.extend_from_slice(&note.losses);
             for share in segment.index().shares() {
-                let codec = share.codec.map_or("none".to_owned(), |codec| codec.to_string());
+                let codec = share.form.map_or("none".to_owned(), |form| form.to_string());
                 let number = self.use_number(share.name, codec);
                 kept.uses.push((number, share.bytes));
             }

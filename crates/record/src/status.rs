@@ -517,7 +517,7 @@ mod tests {
     /// The totals for three recordings, the last of which is cut off in a packet.
     fn total(ended: bool, counted: Option<Counted>) -> (u64, u64) {
         let folder = tempfile::tempdir().unwrap();
-        let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+        let archive = Archive::create(&folder.path().join("archive"), None).unwrap();
         for (number, packets) in [(1, 100), (2, 60), (3, 31)] {
             let recording = archive.new_recording(0, number - 1).unwrap();
             assert_eq!(recording.number(), Some(number));

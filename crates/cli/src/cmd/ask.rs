@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use tapdex_engine::archive::Archive;
 use tapdex_engine::query::filter::Syntax;
-use tapdex_engine::query::{Answers, BehindTags, Query, SearchError};
+use tapdex_engine::query::{Answers, BehindTags, Query, Search, SearchError};
 use tapdex_engine::time::{TimeRange, format_time, parse_time};
 
 use super::missing::{self, AllowArg, Story};
@@ -132,7 +132,20 @@ impl QuestionArgs {
 
     /// Opens the archive, finds all packets that match, and reports what is left out.
     pub(crate) fn records(&self, query: &Query) -> anyhow::Result<Answers> {
-        let answers = searched(self.open()?.search(query)?.records())?;
+        self.asked(query, Search::records)
+    }
+
+    /// The same for conversations, which the index may sum up.
+    pub(crate) fn rows(&self, query: &Query) -> anyhow::Result<Answers> {
+        self.asked(query, Search::rows)
+    }
+
+    fn asked<'q>(
+        &self,
+        query: &'q Query,
+        ask: fn(&Search<'q>) -> Result<Answers, SearchError>,
+    ) -> anyhow::Result<Answers> {
+        let answers = searched(ask(&self.open()?.search(query)?))?;
         note_left_out(&answers, query);
         Ok(answers)
     }

@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 
     progress.stage("indexing");
     let started = Instant::now();
-    let archive = Archive::create(&folder.path.join("archive"), None, None)?;
+    let archive = Archive::create(&folder.path.join("archive"), None)?;
     let report = Ingest::new(&archive).run(&[Input::File(path.clone())])?;
     let seconds = started.elapsed().as_secs_f64().max(1e-9);
     let mut index_bytes = 0;

@@ -67,9 +67,4 @@ impl Used {
         let name = |device: &Arc<dyn Device>| format!("; device: {}", device.facts().name);
         self.device.as_ref().map(name).unwrap_or_default()
     }
-
-    /// The same if the device is not used, with the reason.
-    pub(super) fn shown_unused(&self, why: &str) -> String {
-        self.device.as_ref().map(|_| format!("; device: cpu ({why})")).unwrap_or_default()
-    }
 }

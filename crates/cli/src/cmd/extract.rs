@@ -403,14 +403,8 @@ fn received(segment: &Segment, query: &Query) -> Result<HashMap<u128, u64>, Arch
         return Ok(counts);
     }
     let is_inside = times.contains(note.time_min) && times.contains(note.time_max);
-    if let Column::Known(column) = segment.columns().get(Field::Interface)
-        && let Some(column) = column.columns().next().filter(|_| is_inside)
-    {
-        let damaged = |source| ArchiveError::Index { path: segment.path().to_owned(), source };
-        let column = column.map_err(damaged)?;
-        for (i, key) in column.keys().enumerate() {
-            counts.insert(key.into(), column.bitmap(i).map_err(damaged)?.cardinality());
-        }
+    if is_inside && segment.columns().get(Field::Interface) != Column::Unknown {
+        count_values(segment, Field::Interface, None, &mut counts)?;
         return Ok(counts);
     }
     let records = query.records(segment)?.records;

@@ -102,9 +102,14 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let query = args.question.query()?;
     let progress = Progress::new();
     progress.stage("searching");
-    let mut answers = args.question.records(&query)?;
+    // Other orders need the times of all packets.
+    let by_size = matches!(args.sort, SortArg::Bytes | SortArg::Packets) && !args.whole;
+    let mut answers = match by_size {
+        true => args.question.rows(&query)?,
+        false => args.question.records(&query)?,
+    };
     let found = answers.count();
-    progress.stage(&format!("reading {}", counted(found, "packet")));
+    progress.stage(&format!("summing up {}", counted(found, "packet")));
     let most = if args.most == 0 { usize::MAX } else { args.most };
     let flows = match args.whole {
         true => searched(answers.whole_flows(&query, args.sort.into(), most))?,

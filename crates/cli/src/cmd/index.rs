@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use tapdex_engine::archive::{
-    Archive, ArchiveError, CodecChoice, FileReport, Ingest, Input, Order, Progress as Done,
+    Archive, ArchiveError, CodecChoice, FileReport, Ingest, Input, Progress as Done,
 };
 use tapdex_engine::capture;
 use tapdex_engine::fields::{Field, FieldSet};
@@ -29,17 +29,16 @@ use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 ///     tapdex index a.pcap
 ///     tapdex search 'udp port 53'
 ///     gzip -k a.pcap
-///     tapdex index a.pcap.gz -o other --order arrival --codec plwah
+///     tapdex index a.pcap.gz -o other --codec plwah
 ///
 /// Captures that are indexed and unchanged are skipped, so you can run the same command again to
 /// add new ones. After Ctrl-C, finished segments are kept, and the next run continues from there.
 ///
 /// A damaged capture is indexed up to the damage, which is reported, and the exit code is 3.
 ///
-/// With --order flow, packets of a flow are adjacent in the index: it is smaller, and searches are
-/// faster. With --order arrival, they stay in the order of the capture. With --codec auto, a column
-/// is encoded as Roaring, which is the fastest to search, unless another codec is at least 30 %
-/// smaller. archive.toml remembers both settings.
+/// With --codec auto, each column of the index has the form that suits it: lists, packed numbers or
+/// bitmaps, whichever is small and fast to search. With a codec, all columns are bitmaps of that
+/// codec. archive.toml remembers it.
 ///
 /// With --sums, the index stores a checksum for about every 32 packets, so that any command that
 /// reads packets notices if they have changed. The archive remembers this until --sums=no.
@@ -49,8 +48,8 @@ use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 /// packets; the index gets larger. The archive remembers this until --fields none.
 ///
 /// With --device cuda, a GPU sorts the flows of a segment and builds its columns. The index is the
-/// same, byte for byte. If the GPU fails, the CPU continues. With --order arrival, only the CPU is
-/// used. --device auto currently means the CPU, which indexes whole captures faster.
+/// same, byte for byte. If the GPU fails, the CPU continues. --device auto currently means the CPU,
+/// which indexes whole captures faster.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -67,9 +66,6 @@ pub(crate) struct Args {
         default_value = DEFAULT_ARCHIVE
     )]
     output: PathBuf,
-    /// Order of packets in the index.
-    #[arg(long, value_enum)]
-    order: Option<OrderArg>,
     /// Codec of the bitmaps: auto, or a name from tapdex codec list; hipes:W sets its parameter.
     #[arg(long, value_parser = parse_codec)]
     codec: Option<CodecChoice>,
@@ -102,15 +98,6 @@ pub(crate) struct Args {
     name: String,
     #[command(flatten)]
     quiet: QuietArg,
-}
-
-/// The order of the rows of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum OrderArg {
-    /// By flow: packets of a flow are adjacent.
-    Flow,
-    /// In the order of the capture.
-    Arrival,
 }
 
 /// Whether to store checksums of packets.
@@ -148,10 +135,6 @@ fn parse_fields(text: &str) -> Result<FieldSet, String> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let stdin = args.files.iter().filter(|path| path.as_os_str() == "-").count();
     ensure!(stdin <= 1, "standard input (-) can be given only once");
-    let order = args.order.map(|order| match order {
-        OrderArg::Flow => Order::Flow,
-        OrderArg::Arrival => Order::Arrival,
-    });
     let device = args.device.open()?;
     if let Err(ArchiveError::NoArchive { .. }) = Archive::open(&args.output)
         && let Some(error) = unusable(&args.files)
@@ -159,16 +142,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         // Do not create an archive for nothing.
         return Err(error.into());
     }
-    let mut archive = Archive::create(&args.output, order, args.codec)?;
+    let mut archive = Archive::create(&args.output, args.codec)?;
     if let Some(fields) = args.fields {
         archive.keep_fields(fields)?;
     }
     if let Some(sums) = args.sums {
         archive.keep_sums(sums == SumsArg::Yes)?;
     }
-    let indexer = (archive.settings().order == Order::Flow)
-        .then(|| device.opened().map(|device| Mutex::new(SegmentIndexer::new(device))))
-        .flatten();
+    let indexer = device.opened().map(|device| Mutex::new(SegmentIndexer::new(device)));
     let inputs: Vec<Input> = args
         .files
         .iter()
@@ -235,10 +216,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     if !args.quiet.quiet {
-        let used = match archive.settings().order {
-            Order::Flow => device.shown(),
-            Order::Arrival => device.shown_unused("order arrival"),
-        };
+        let used = device.shown();
         note(&format!("{}{used}", summary(&report.files, &args.output, seconds)));
     }
     match wrong {

@@ -26,7 +26,7 @@ pub(crate) use crate::cmd::json;
 ///     tapdex index-file verify flows.tdx
 ///     tapdex index-file get flows.tdx src=10.0.0.1 port=53
 ///
-/// docs/index-file.md explains the commands, docs/format.md every byte of the file.
+/// docs/index-file.md explains the commands, docs/format-1.md every byte of the file.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

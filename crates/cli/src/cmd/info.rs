@@ -122,7 +122,20 @@ impl Info {
     fn sum_fields(&mut self) {
         let mut names: Vec<String> =
             FieldSet::ALL.iter().map(|field| field.name().to_owned()).collect();
+        // A column of both ends, where its first field is.
+        for segment in &self.segments {
+            for share in segment.index().shares() {
+                let Some((first, _)) = share.name.split_once(", ") else { continue };
+                if let Some(place) = names.iter().position(|name| name == first)
+                    && !names.contains(&share.name)
+                {
+                    names.insert(place, share.name);
+                }
+            }
+        }
         let kinds = [
+            SectionKind::Flows,
+            SectionKind::Volumes,
             SectionKind::RowMap,
             SectionKind::Times,
             SectionKind::Marks,
@@ -138,8 +151,8 @@ impl Info {
                 let place = names.iter().position(|name| *name == share.name).unwrap_or(rest);
                 sums[place].bytes += share.bytes;
                 sums[place].columns += share.columns;
-                if let Some(codec) = share.codec {
-                    *sums[place].codecs.entry(codec.to_string()).or_default() += share.columns;
+                if let Some(form) = share.form {
+                    *sums[place].codecs.entry(form.to_string()).or_default() += share.columns;
                 }
             }
         }
@@ -175,14 +188,9 @@ fn write_tables(
     info: &Info,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let settings = archive.settings();
-    let order = match settings.order {
-        tapdex_engine::archive::Order::Arrival => "arrival",
-        tapdex_engine::archive::Order::Flow => "flow",
-    };
     let mut rows = vec![
         ("archive", archive.folder().display().to_string()),
-        ("settings", format!("order {order}, codec {}", settings.codec)),
+        ("settings", format!("codec {}", archive.settings().codec)),
         ("segments", info.segments.len().to_string()),
         ("packets", info.packets.to_string()),
         ("bytes on the wire", info.wire_bytes.to_string()),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail, ensure};
-use tapdex_engine::archive::{Archive, ArchiveError, Order, Recovered};
+use tapdex_engine::archive::{Archive, ArchiveError, Recovered};
 use tapdex_gpu::flow::SegmentIndexer;
 use tapdex_record::control::Control;
 use tapdex_record::metrics::{Histogram, Listening, MetricsServer};
@@ -198,9 +198,7 @@ fn record(args: &Args, settings: &Settings, out: &mut dyn Write) -> anyhow::Resu
         let address = server.local_addr();
         tracing::info!(%address, "metrics at http://{address}/metrics");
     }
-    let indexer = (archive.settings().order == Order::Flow)
-        .then(|| device.opened().map(|device| Mutex::new(SegmentIndexer::new(device))))
-        .flatten();
+    let indexer = device.opened().map(|device| Mutex::new(SegmentIndexer::new(device)));
     let recorder = Recorder::new(&archive, sources, settings.record.clone())?;
     say_start(settings, &recorder);
     metrics.histogram.set(recorder.build_seconds()).ok();
@@ -255,11 +253,11 @@ fn open_archive(settings: &Settings) -> anyhow::Result<Archive> {
             folder.display(),
             account.name()
         );
-        let archive = Archive::create(folder, None, None)?;
+        let archive = Archive::create(folder, None)?;
         give(folder, account)?;
         return Ok(archive);
     }
-    Ok(Archive::create(folder, None, None)?)
+    Ok(Archive::create(folder, None)?)
 }
 
 fn say_start(settings: &Settings, recorder: &Recorder<'_>) {

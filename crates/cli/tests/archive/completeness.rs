@@ -190,7 +190,7 @@ fn what_retention_has_removed_is_remembered() {
 fn a_missing_part_is_noticed_by_all() {
     let place = Place::new();
     write_lossy(&place.path("a.pcapng"), &[]);
-    let archive = Archive::create(&place.path("tapdex-archive"), None, None).unwrap();
+    let archive = Archive::create(&place.path("tapdex-archive"), None).unwrap();
     let input = tapdex_engine::archive::Input::File(place.path("a.pcapng"));
     tapdex_engine::archive::Ingest::new(&archive).records_max(20).run(&[input]).unwrap();
     let files = place.index_files();
@@ -262,7 +262,7 @@ fn times_of_a_filter_that_exclude_each_other_are_an_error() {
 fn statistics_that_count_on_do_so_over_parts_and_interruptions() {
     let place = Place::new();
     write_lossy(&place.path("a.pcapng"), &[(0, 10, 5), (0, 50, 5), (0, 90, 12)]);
-    let archive = Archive::create(&place.path("tapdex-archive"), None, None).unwrap();
+    let archive = Archive::create(&place.path("tapdex-archive"), None).unwrap();
     let index = || {
         let input = tapdex_engine::archive::Input::File(place.path("a.pcapng"));
         tapdex_engine::archive::Ingest::new(&archive).records_max(20).run(&[input]).unwrap();
@@ -293,7 +293,7 @@ fn losses_without_a_start_may_be_from_any_part_before() {
     blocks::statistics(&mut bytes, 0, &counts);
     std::fs::write(place.path("a.pcapng"), bytes).unwrap();
     for records_max in [1_000, 20] {
-        let archive = Archive::create(&place.path("tapdex-archive"), None, None).unwrap();
+        let archive = Archive::create(&place.path("tapdex-archive"), None).unwrap();
         let input = tapdex_engine::archive::Input::File(place.path("a.pcapng"));
         let ingest = tapdex_engine::archive::Ingest::new(&archive).records_max(records_max);
         ingest.force(true).run(&[input]).unwrap();
@@ -326,7 +326,7 @@ fn a_complete_recording_without_an_index_is_not_taken_for_sound() {
     let place = Place::new();
     write_lossy(&place.path("whole.pcapng"), &[]);
     let bytes = std::fs::read(place.path("whole.pcapng")).unwrap();
-    Archive::create(&place.path("tapdex-archive"), None, None).unwrap();
+    Archive::create(&place.path("tapdex-archive"), None).unwrap();
     std::fs::create_dir(place.path("tapdex-archive/packets")).unwrap();
     let path = place.path("tapdex-archive/packets/rec-0000000001-20260921T000000Z.pcapng");
     let middle = bytes.len() / 2;
@@ -359,8 +359,8 @@ fn a_complete_recording_without_an_index_is_not_taken_for_sound() {
 #[test]
 fn conversations_of_a_damaged_segment_are_missed() {
     let place = Place::new();
-    place.words("gen -c 3000 -w a.pcap").done();
-    place.words("gen -c 3000 --seed 2 -w b.pcap").done();
+    place.words("gen -c 30000 -w a.pcap").done();
+    place.words("gen -c 30000 --seed 2 -w b.pcap").done();
     place.words("index a.pcap b.pcap").done();
     let file = place.index_files().remove(1);
     let bytes = std::fs::read(&file).unwrap();

@@ -39,8 +39,8 @@ fn two_processes_make_one_archive() {
             place.command(&words).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
         };
         let both = [
-            start("index -q -j 1 -o new a.pcap"),
-            start("index -q -j 1 -o new --order arrival --codec wah b.pcap"),
+            start("index -q -j 1 -o new --sums a.pcap"),
+            start("index -q -j 1 -o new --codec wah b.pcap"),
         ];
         for child in both {
             let output = child.wait_with_output().unwrap();
@@ -51,7 +51,7 @@ fn two_processes_make_one_archive() {
         assert_eq!(count.trim_end(), "120");
         // What one of them has asked for is not lost by the other.
         let settings = std::fs::read_to_string(place.path("new/archive.toml")).unwrap();
-        assert!(settings.contains("arrival") && settings.contains("wah"), "{settings}");
+        assert!(settings.contains("sums = true") && settings.contains("wah"), "{settings}");
         assert!(!place.path("new/.archive.toml.tmp").exists());
         std::fs::remove_dir_all(place.path("new")).unwrap();
     }
@@ -77,8 +77,8 @@ fn damaged_settings_are_written_again() {
     place.words("gen -c 100 -w a.pcap").done();
     let path = place.path("tapdex-archive/archive.toml");
     for (options, expected) in [
-        ("--order arrival --codec wah", "version = 1\norder = \"arrival\"\ncodec = \"wah\"\n"),
-        ("--order flow --codec auto", "version = 1\norder = \"flow\"\ncodec = \"auto\"\n"),
+        ("--codec wah", "version = 1\ncodec = \"wah\"\n"),
+        ("--codec auto", "version = 1\ncodec = \"auto\"\n"),
     ] {
         place.words(&format!("index -q --force {options} a.pcap")).done();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
@@ -91,7 +91,7 @@ fn damaged_settings_are_written_again() {
                 assert!(said.contains("tapdex repair writes it again"), "{said}");
             }
             let said = place.words("repair").failed(0);
-            assert!(said.contains("archive.toml: written again: order "), "{said}");
+            assert!(said.contains("archive.toml: written again: codec "), "{said}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
         }
         // A link to settings is none, and is not followed.
@@ -109,6 +109,28 @@ fn damaged_settings_are_written_again() {
     std::fs::create_dir(place.path("empty")).unwrap();
     place.words("repair -r empty").failed(2);
     assert!(place.path("empty").read_dir().unwrap().next().is_none());
+}
+
+/// Older versions had a choice of orders, and kept it in the settings.
+#[test]
+fn the_order_of_older_settings_has_no_effect() {
+    let place = indexed();
+    let before = place.count("");
+    let path = place.path("tapdex-archive/archive.toml");
+    for order in ["arrival", "flow"] {
+        let text = format!("version = 1\norder = \"{order}\"\ncodec = \"auto\"\n");
+        std::fs::write(&path, text).unwrap();
+        place.words("index -q --force a.pcap").done();
+        assert_eq!(place.count(""), before);
+        let info = place.words("info --json --segments").done();
+        assert!(info.contains("\"order\":\"sorted\""), "{info}");
+        assert!(!place.words("info").done().contains("order"));
+    }
+    // Settings that are written again leave it out.
+    place.words("index -q --codec wah a.pcap").done();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "version = 1\ncodec = \"wah\"\n");
+    let said = place.words("index --order flow a.pcap").failed(2);
+    assert!(said.contains("unexpected argument '--order'"), "{said}");
 }
 
 #[test]

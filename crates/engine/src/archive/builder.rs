@@ -1,23 +1,24 @@
 //! From packets to the index file of a segment.
 
+mod from_columns;
 mod on_device;
 
 use std::io::Read;
-use std::ops::Range;
 use std::path::Path;
 
 use tapdex_bitmap::Codec;
 
-use super::flows::{FlowTable, Flows, WideFlows};
+use super::CodecChoice;
+use super::device::SegmentColumn;
+use super::flows::{Conversations, FlowTable, Flows, Values};
 use super::note::Note;
-use super::{CodecChoice, Order};
 use crate::beneath::Rights;
 use crate::capture::{CaptureError, CaptureReader, Record};
 use crate::error::IndexError;
-use crate::fields::{self, FIELDS, Field, FieldSet, Narrow, OWN_DIGITS, Packet, Place, Spec, Wide};
+use crate::fields::{self, FIELDS, Field, FieldSet, Home, Narrow, OWN_DIGITS, Packet, Spec, Wide};
 use crate::index::{
-    BuildError, Builder, ColumnIndex, ColumnSpec, CpuBuilder, Digits, IndexWriter, MARK_RECORDS,
-    Mark, PieceSums, RunBuilder, Schema, Width,
+    ColumnIndex, CpuBuilder, Digits, FlowIndexWriter, MARK_RECORDS, Mark, NewColumn, PieceSums,
+    Sorter, Space, Width,
 };
 use crate::packet::{self, Headers};
 use crate::storage::Publish;
@@ -72,13 +73,14 @@ pub(super) struct SegmentBuilder {
     headers: Headers,
     wire_bytes: u64,
     captured_bytes: u64,
+    /// Whether the lengths of the packets are known, not only their classes.
+    has_lengths: bool,
     // Kept for the next segment.
-    runs: RunBuilder,
     rows: CpuBuilder,
     column: ColumnIndex,
-    digits: Vec<u16>,
     row_map: Vec<u32>,
     row_own: Own,
+    sorter: Sorter,
 }
 
 /// Packets whose flow is still to be looked up.
@@ -92,12 +94,24 @@ struct Pending {
     wide_len: usize,
     /// What the packets have for themselves, digit by digit.
     own: [[u16; BATCH]; OWN_DIGITS],
+    /// What their lengths are above the least of their classes.
+    excess: [u32; BATCH],
     mark: Mark,
 }
 
 impl SegmentBuilder {
     /// Keeps these fields of packets.
     pub(super) fn new(keep: FieldSet) -> Self {
+        // Both ends of a field, or neither: which is the source depends on the packet.
+        let has_end = |spec: &&Spec| {
+            spec.other_end().is_some_and(|other| keep.contains(other.field))
+                || FIELDS.iter().any(|first| {
+                    keep.contains(first.field)
+                        && first.other_end().is_some_and(|other| other.field == spec.field)
+                })
+        };
+        let ends = FIELDS.iter().filter(has_end).map(|spec| spec.field);
+        let keep: FieldSet = keep.iter().chain(ends).collect();
         Self {
             flows: Flows::new(),
             flow_of: Vec::new(),
@@ -110,12 +124,12 @@ impl SegmentBuilder {
             headers: Headers::default(),
             wire_bytes: 0,
             captured_bytes: 0,
-            runs: RunBuilder::default(),
+            has_lengths: true,
             rows: CpuBuilder::new(1),
             column: ColumnIndex::default(),
-            digits: Vec::new(),
             row_map: Vec::new(),
             row_own: own(keep),
+            sorter: Sorter::default(),
         }
     }
 
@@ -128,6 +142,7 @@ impl SegmentBuilder {
         self.sums = None;
         (self.pending.len, self.pending.wide_len) = (0, 0);
         (self.wire_bytes, self.captured_bytes) = (0, 0);
+        self.has_lengths = true;
     }
 
     pub(super) fn records(&self) -> usize {
@@ -138,7 +153,7 @@ impl SegmentBuilder {
     pub(super) fn is_full(&self, limits: &Limits) -> bool {
         self.records() >= limits.records
             || self.flows.len() + BATCH > limits.flows
-            || self.flows.wide.keys().len() >= limits.flows / 2
+            || self.flows.wide.len() >= limits.flows / 2
     }
 
     /// Keeps checksums of what is read from here on; `start` is where the head of the segment
@@ -189,15 +204,23 @@ impl SegmentBuilder {
         pending.mark.time_min = pending.mark.time_min.min(time);
         pending.mark.time_max = pending.mark.time_max.max(time);
         let at = pending.len % BATCH;
-        let key = fields::narrow(&packet);
-        pending.keys[at] = std::array::from_fn(|word| key[word] & self.mask[word]);
+        let mut key = fields::narrow(&packet);
         if packet.headers.wide {
-            pending.wide[pending.wide_len % BATCH] = (at, fields::wide(&packet));
-            pending.wide_len += 1;
+            let mut wide = fields::wide(&packet);
+            fields::order_ends(&mut key, Some(&mut wide));
+            // A wide part that is 0 is none: flows are what their fields are.
+            if wide != Wide::default() {
+                pending.wide[pending.wide_len % BATCH] = (at, wide);
+                pending.wide_len += 1;
+            }
+        } else {
+            fields::order_ends(&mut key, None);
         }
+        pending.keys[at] = std::array::from_fn(|word| key[word] & self.mask[word]);
         for (digits, digit) in pending.own.iter_mut().zip(fields::own(&packet)) {
             digits[at] = digit;
         }
+        pending.excess[at] = excess(record.wire_len);
         pending.len = at + 1;
         if pending.len == BATCH {
             self.settle();
@@ -227,8 +250,13 @@ impl SegmentBuilder {
             seen |= self.flows.narrow.peek(*hash);
         }
         std::hint::black_box(seen);
-        let keys = pending.keys[..len].iter().zip(&pending.hashes);
-        self.flow_of.extend(keys.map(|(key, &hash)| self.flows.count(key, hash)));
+        for &hash in &pending.hashes[..len] {
+            seen |= self.flows.narrow.peek_key(self.flows.narrow.peek(hash));
+        }
+        std::hint::black_box(seen);
+        let keys = pending.keys[..len].iter().zip(&pending.hashes).zip(&pending.excess);
+        let flows = keys.map(|((key, &hash), &excess)| self.flows.count(key, hash, excess));
+        self.flow_of.extend(flows);
         for (plane, digits) in self.own.iter_mut().zip(&pending.own) {
             plane.extend(&digits[..len]);
         }
@@ -245,132 +273,178 @@ impl SegmentBuilder {
         note.flows = self.flows.len() as u64;
         note.time_min = self.marks.iter().map(|mark| mark.time_min).min().unwrap_or(0);
         note.time_max = self.marks.iter().map(|mark| mark.time_max).max().unwrap_or(0);
-        let used: FieldSet = self.fields_used().iter().map(|spec| spec.field).collect();
+        self.describe_fields(note);
+    }
+
+    /// Fills in which fields of the note are 0 in all packets.
+    pub(super) fn describe_fields(&self, note: &mut Note) {
+        let used = self.fields_used();
+        let both = used.iter().flat_map(|spec| [Some(*spec), spec.other_end()]);
+        let used: FieldSet = both.flatten().map(|spec| spec.field).collect();
         note.set_zero(self.keep.iter().filter(|&field| !used.contains(field)));
     }
 
     /// Writes the index of the packets; returns its size in bytes. If there is a device, it sorts
-    /// and indexes rows in flow order.
+    /// and indexes the rows.
     pub(super) fn write(
         &mut self,
         file: NewFile<'_>,
-        order: Order,
         codec: CodecChoice,
         note: &Note,
         device: &SharedDevice<'_>,
     ) -> Result<u64, IndexError> {
         self.settle();
         let target = Target { file, fields: &self.fields_used(), codec, note };
-        match order {
-            Order::Flow => match self.write_on_device(&target, device) {
-                Some(written) => written,
-                None => self.write_by_flow(&target),
-            },
-            Order::Arrival => self.write_by_arrival(&target),
+        match self.write_on_device(&target, device) {
+            Some(written) => written,
+            None => self.write_on_cpu(&target),
         }
     }
 
-    /// The fields that are not 0 in all rows; the length class always.
+    /// The columns that are not 0 in all entries; the length class always. A column of both ends is
+    /// named by the field of the source.
     fn fields_used(&self) -> Vec<&'static Spec> {
         let (narrow, wide) = self.flows.bits_used();
-        let is_used = |spec: &&Spec| {
-            let mask = (1_u64 << spec.width.bits()) - 1;
+        let is_used = |spec: &Spec| {
             spec.field == Field::Length
-                || spec.places().any(|place| match place {
-                    Place::Narrow(word, shift) => narrow[word] >> shift & mask != 0,
-                    Place::Wide(word, shift) => wide[word] >> shift & mask != 0,
-                    Place::Packet(digit) => !self.own[digit].is_zero(),
-                })
+                || match spec.home {
+                    Home::Narrow(..) => {
+                        spec.home_masks().any(|(word, bits)| narrow[word] & bits != 0)
+                    }
+                    Home::Wide(..) => spec.home_masks().any(|(word, bits)| wide[word] & bits != 0),
+                    Home::Packet => spec.own_digits().any(|digit| !self.own[digit].is_zero()),
+                }
         };
         let kept = FIELDS.iter().filter(|spec| self.keep.contains(spec.field));
-        kept.filter(is_used).collect()
+        let columns = kept.filter(|spec| !spec.is_second_end());
+        columns.filter(|spec| is_used(spec) || spec.other_end().is_some_and(is_used)).collect()
     }
 
-    fn write_by_flow(&mut self, target: &Target<'_>) -> Result<u64, IndexError> {
-        let rows = rows32(self.records());
-        let table = self.flows.sorted();
-        // Where the rows of each flow start, by the flow's place in the order and by its number.
-        let mut starts = Vec::with_capacity(table.order.len());
-        let mut next = vec![0_u32; table.order.len()];
-        let mut start = 0;
-        for &flow in &table.order {
-            starts.push(start);
-            next[flow as usize] = start;
-            start += self.flows.packets[flow as usize];
-        }
-        self.row_map.resize(self.records(), 0);
+    /// Writes the index: sorts flows, puts the rows in their order, and writes columns.
+    fn write_on_cpu(&mut self, target: &Target<'_>) -> Result<u64, IndexError> {
+        let table = self.flows.sorted(&mut self.sorter);
+        let conversations = table.conversations();
+        let mut next = conversations.first_rows.clone();
+        let mut row_map = std::mem::take(&mut self.row_map);
+        row_map.resize(self.records(), 0);
         for (record, &flow) in (0_u32..).zip(&self.flow_of) {
             let row = &mut next[flow as usize];
-            self.row_map[*row as usize] = record;
+            row_map[*row as usize] = record;
             *row += 1;
         }
-        let Self { runs, rows: by_row, column, digits, row_map, row_own, .. } = self;
-        for (plane, target) in self.own.iter().zip(row_own.iter_mut()) {
-            plane.gather(row_map, target);
-        }
-        let wide = table.wide_flows(&starts);
-        let narrow = Sample::new(&starts, rows);
-        let sample = FlowSample {
-            flows: narrow.flows.clone(),
-            narrow,
-            table: &table,
-            wide: Sample::new(&wide.starts, rows),
-            wide_flows: &wide,
-            own: row_own,
-        };
-        let schema = sample.schema(target, runs, digits)?;
-        let mut writer = target.create(rows, schema.clone())?;
-        for ((width, place), spec) in places(target.fields).zip(schema.columns()) {
-            match place {
-                Place::Packet(digit) => {
-                    by_row.build(row_own[digit].digits(), spec.codec, column)?;
-                }
-                Place::Narrow(word, shift) => {
-                    let flows = 0..table.order.len();
-                    table.narrow_digits(flows, (word, shift), width, digits);
-                    runs.build(digits, &starts, rows, spec.codec, column)?;
-                }
-                Place::Wide(word, shift) => {
-                    table.wide_digits(&wide.numbers, (word, shift), width, digits);
-                    runs.build(digits, &wide.starts, rows, spec.codec, column)?;
-                }
-            }
-            writer.column(column)?;
-        }
-        writer.row_map(row_map)?;
-        target.finish(writer, &self.marks, self.sums.as_ref())
+        let rows = SortedRows { table: &table, conversations: &conversations, records: &row_map };
+        let written = self.write_rows(target, rows, &mut |_, _, _| Ok(false));
+        self.row_map = row_map;
+        written
     }
 
-    fn write_by_arrival(&mut self, target: &Target<'_>) -> Result<u64, IndexError> {
-        let rows = rows32(self.records());
-        let Self { flows, runs, rows: by_row, column, digits: by_flow, flow_of, .. } = self;
-        let table = flows.unsorted();
-        let mut spread = Spread::default();
-        let schema = schema(target, &mut |field, place| match place {
-            Place::Packet(digit) => choose(runs, self.own[digit].first(SAMPLE_ROWS)),
-            Place::Narrow(..) | Place::Wide(..) => {
-                table.digits(place, field.width, by_flow);
-                {
-                    let digits = flow_of.iter().take(SAMPLE_ROWS);
-                    choose(runs, digits.map(|&flow| by_flow[flow as usize]).collect())
+    /// Writes the index of a segment whose rows are in order. `built_elsewhere` builds the bitmaps
+    /// of a column and passes them on, or returns false if they are to be built here.
+    fn write_rows<E: From<IndexError>>(
+        &mut self,
+        target: &Target<'_>,
+        sorted_rows: SortedRows<'_>,
+        built_elsewhere: &mut BuildElsewhere<'_, E>,
+    ) -> Result<u64, E> {
+        let NewFile { storage, path, rights } = target.file;
+        let SortedRows { table, conversations, records } = sorted_rows;
+        let mut writer = FlowIndexWriter::create(storage, path, rights, rows32(records.len()))?;
+        writer.flows(&conversations.packets)?;
+        if self.has_lengths {
+            writer.volumes(&conversations.excess)?;
+        }
+        let Self { rows: by_row, column, row_own, sorter, .. } = self;
+        for (plane, target) in self.own.iter().zip(row_own.iter_mut()) {
+            plane.gather(records, target);
+        }
+        let codec = match target.codec {
+            CodecChoice::Fixed(codec) => Some(codec),
+            CodecChoice::Auto => None,
+        };
+        let mut values = Values::default();
+        for spec in target.fields {
+            let width = spec.bits().div_ceil(8) as usize;
+            let other = spec.other_end().map(|other| other.name);
+            let names: Vec<&str> = [Some(spec.name), other].into_iter().flatten().collect();
+            let new = |space| NewColumn { space, width, names: &names };
+            let own_digits = spec.own_digits();
+            if own_digits.len() == 1 {
+                let digit = own_digits.start;
+                let new = new(Space::Packets);
+                let is_built = match codec {
+                    None => false,
+                    Some(codec) => {
+                        built_elsewhere(SegmentColumn::Own(digit), codec, &mut |index| {
+                            let values: Vec<u128> =
+                                index.keys.iter().map(|&key| key.into()).collect();
+                            writer.built_packets(new, &values, index)
+                        })?
+                    }
+                };
+                if !is_built {
+                    writer.packets(new, row_own[digit].digits(), codec, (by_row, column))?;
                 }
+                continue;
             }
-        })?;
-        let mut writer = target.create(rows, schema.clone())?;
-        for ((width, place), spec) in places(target.fields).zip(schema.columns()) {
-            let digits = match place {
-                Place::Packet(digit) => self.own[digit].digits(),
-                Place::Narrow(..) | Place::Wide(..) => {
-                    table.digits(place, width, by_flow);
-                    spread.fill(by_flow, flow_of, width)
+            values.start(spec);
+            let space = match spec.is_of_flow() {
+                false => {
+                    values.long.resize(records.len(), 0);
+                    own_digits.for_each(|digit| row_own[digit].append_to(&mut values.long));
+                    Space::Packets
+                }
+                true => {
+                    let ends = [Some(*spec), spec.other_end()];
+                    for spec in ends.into_iter().flatten() {
+                        table.values(spec, &conversations.flows, &mut values);
+                    }
+                    if spec.other_end().is_some() { Space::Ends } else { Space::Conversations }
                 }
             };
-            by_row.build(digits, spec.codec, column)?;
-            writer.column(column)?;
+            let sorted = values.sort(sorter);
+            let is_built = match (codec, codec.and_then(|_| sorted.short_ids())) {
+                (Some(codec), Some(ids)) => {
+                    built_elsewhere(SegmentColumn::Entries(&ids), codec, &mut |index| {
+                        writer.built(new(space), &sorted, index)
+                    })?
+                }
+                _ => false,
+            };
+            if !is_built {
+                writer.column(new(space), &sorted, codec)?;
+            }
         }
-        target.finish(writer, &self.marks, self.sums.as_ref())
+        writer.row_map(records, &conversations.starts)?;
+        writer.marks(&self.marks)?;
+        if let Some(sums) = &self.sums {
+            writer.sums(&self.marks, sums)?;
+        }
+        writer.note(target.note.to_text().as_bytes())?;
+        Ok(writer.finish()?)
     }
 }
+
+/// What a length is above the least of its class.
+#[inline(always)]
+fn excess(wire_len: u32) -> u32 {
+    let least = fields::length_class_start(fields::length_class(wire_len));
+    wire_len - u32::try_from(least).unwrap_or(0)
+}
+
+/// The rows of a segment in their order.
+#[derive(Clone, Copy)]
+struct SortedRows<'a> {
+    table: &'a FlowTable,
+    conversations: &'a Conversations,
+    /// The record of each row.
+    records: &'a [u32],
+}
+
+/// Takes the index of a column.
+type TakeIndex<'t> = dyn FnMut(&ColumnIndex) -> Result<(), IndexError> + 't;
+/// Builds a column in a codec; returns whether it did.
+type BuildElsewhere<'b, E> =
+    dyn FnMut(SegmentColumn<'_>, Codec, &mut TakeIndex<'_>) -> Result<bool, E> + 'b;
 
 /// Where an index is written, and who may read it.
 #[derive(Debug, Clone, Copy)]
@@ -388,28 +462,6 @@ struct Target<'a> {
     note: &'a Note,
 }
 
-impl<'a> Target<'a> {
-    fn create(&self, rows: u32, schema: Schema) -> Result<IndexWriter<'a>, IndexError> {
-        let NewFile { storage, path, rights } = self.file;
-        IndexWriter::with_rights(storage, path, rows, schema, rights)
-    }
-
-    /// Writes what follows the columns.
-    fn finish(
-        &self,
-        mut writer: IndexWriter<'_>,
-        marks: &[Mark],
-        sums: Option<&PieceSums>,
-    ) -> Result<u64, IndexError> {
-        writer.marks(marks)?;
-        if let Some(sums) = sums {
-            writer.sums(marks, sums)?;
-        }
-        writer.note(self.note.to_text().as_bytes())?;
-        writer.finish()
-    }
-}
-
 /// What records have for themselves.
 type Own = [Plane; OWN_DIGITS];
 
@@ -417,7 +469,7 @@ type Own = [Plane; OWN_DIGITS];
 fn own(keep: FieldSet) -> Own {
     let packets = FIELDS.iter().filter(|spec| !spec.is_of_flow());
     let width = |spec: &Spec| keep.contains(spec.field).then_some(spec.width);
-    let mut widths = packets.flat_map(|spec| spec.places().map(move |_| width(spec)));
+    let mut widths = packets.flat_map(|spec| spec.own_digits().map(move |_| width(spec)));
     std::array::from_fn(|_| match widths.next().flatten() {
         Some(Width::Short) => Plane::Shorts(Vec::new()),
         Some(Width::Byte) => Plane::Bytes(Vec::new()),
@@ -467,12 +519,16 @@ impl Plane {
         }
     }
 
-    /// The first digits, `most` of them at most.
-    fn first(&self, most: usize) -> Vec<u16> {
+    /// Appends each digit to a value.
+    fn append_to(&self, values: &mut [u64]) {
         match self {
-            Self::Unkept => Vec::new(),
-            Self::Bytes(list) => list.iter().take(most).map(|&digit| digit.into()).collect(),
-            Self::Shorts(list) => list.iter().take(most).copied().collect(),
+            Self::Unkept => {}
+            Self::Bytes(list) => {
+                values.iter_mut().zip(list).for_each(|(v, &d)| *v = *v << 8 | u64::from(d));
+            }
+            Self::Shorts(list) => {
+                values.iter_mut().zip(list).for_each(|(v, &d)| *v = *v << 16 | u64::from(d));
+            }
         }
     }
 
@@ -491,126 +547,9 @@ impl Plane {
     }
 }
 
-/// A digit for each row, from a digit for each flow.
-#[derive(Default)]
-struct Spread {
-    bytes: Vec<u8>,
-    shorts: Vec<u16>,
-}
-
-impl Spread {
-    fn fill(&mut self, by_flow: &[u16], flow_of: &[u32], width: Width) -> Digits<'_> {
-        let digits = flow_of.iter().map(|&flow| by_flow[flow as usize]);
-        match width {
-            Width::Byte => {
-                self.bytes.clear();
-                self.bytes.extend(digits.map(|digit| digit.to_le_bytes()[0]));
-                Digits::Bytes(&self.bytes)
-            }
-            Width::Short => {
-                self.shorts.clear();
-                self.shorts.extend(digits);
-                Digits::Shorts(&self.shorts)
-            }
-        }
-    }
-}
-
 /// A segment has at most [`RECORDS_MAX`] rows.
 fn rows32(rows: usize) -> u32 {
     u32::try_from(rows).unwrap_or(u32::MAX)
-}
-
-/// The columns of some fields.
-fn places(fields: &[&'static Spec]) -> impl Iterator<Item = (Width, Place)> {
-    fields.iter().flat_map(|spec| spec.places().map(|place| (spec.width, place)))
-}
-
-/// The schema of an index; `auto` chooses the codec of a column if none is fixed.
-fn schema(
-    target: &Target<'_>,
-    auto: &mut dyn FnMut(&Spec, Place) -> Result<Codec, BuildError>,
-) -> Result<Schema, BuildError> {
-    let mut schema = Schema { fields: Vec::with_capacity(target.fields.len()) };
-    for field in target.fields {
-        let mut columns = Vec::with_capacity(field.digits as usize);
-        for place in field.places() {
-            let codec = match target.codec {
-                CodecChoice::Fixed(codec) => codec,
-                CodecChoice::Auto => auto(field, place)?,
-            };
-            columns.push(ColumnSpec { width: field.width, codec });
-        }
-        schema.fields.push(crate::index::Field { name: field.name.into(), columns });
-    }
-    Ok(schema)
-}
-
-/// Flows that are looked at to choose the codec of a column.
-const SAMPLE_FLOWS: usize = 1 << 15;
-
-/// The flows that are looked at: those in the middle of the order, which are the most typical.
-struct Sample {
-    flows: Range<usize>,
-    /// Where their rows start, relative to the first row of the sample.
-    starts: Vec<u32>,
-    rows: u32,
-}
-
-impl Sample {
-    fn new(starts: &[u32], rows: u32) -> Self {
-        let first = starts.len().saturating_sub(SAMPLE_FLOWS) / 2;
-        let end = starts.len().min(first + SAMPLE_FLOWS);
-        let base = starts.get(first).copied().unwrap_or(0);
-        let rows = starts.get(end).copied().unwrap_or(rows) - base;
-        let starts = starts[first..end].iter().map(|start| start - base).collect();
-        Self { flows: first..end, starts, rows }
-    }
-}
-
-/// The sample that codecs are chosen by if rows are in flow order.
-struct FlowSample<'a> {
-    /// Has the flows that are looked at, and perhaps others; `flows` says where they are in it.
-    table: &'a FlowTable,
-    flows: Range<usize>,
-    narrow: Sample,
-    wide_flows: &'a WideFlows,
-    wide: Sample,
-    /// Of all rows, or of the first [`SAMPLE_ROWS`].
-    own: &'a Own,
-}
-
-impl FlowSample<'_> {
-    fn schema(
-        &self,
-        target: &Target<'_>,
-        runs: &mut RunBuilder,
-        digits: &mut Vec<u16>,
-    ) -> Result<Schema, BuildError> {
-        schema(target, &mut |field, place| match place {
-            Place::Packet(digit) => choose(runs, self.own[digit].first(SAMPLE_ROWS)),
-            Place::Narrow(word, shift) => {
-                let flows = self.flows.clone();
-                self.table.narrow_digits(flows, (word, shift), field.width, digits);
-                runs.choose(digits, &self.narrow.starts, self.narrow.rows)
-            }
-            Place::Wide(word, shift) => {
-                let numbers = &self.wide_flows.numbers[self.wide.flows.clone()];
-                self.table.wide_digits(numbers, (word, shift), field.width, digits);
-                runs.choose(digits, &self.wide.starts, self.wide.rows)
-            }
-        })
-    }
-}
-
-/// Rows that are looked at to choose the codec of a column that is not made of runs.
-const SAMPLE_ROWS: usize = 1 << 16;
-
-/// The codec of a column, by its first rows.
-fn choose(runs: &mut RunBuilder, digits: Vec<u16>) -> Result<Codec, BuildError> {
-    let rows = rows32(digits.len());
-    let starts: Vec<u32> = (0..rows).collect();
-    runs.choose(&digits, &starts, rows)
 }
 
 #[cfg(test)]

@@ -1,18 +1,19 @@
 //! The columns of a segment, by field: present, left out, or unknown.
 
-use tapdex_bitmap::Bitmap;
+use std::ops::RangeInclusive;
 
 use super::note::Note;
 use super::segment::Segment;
 use crate::error::IndexError;
 use crate::fields::{Field, FieldSet};
-use crate::index::{self, FieldIndex, Index};
+use crate::index::{FieldIndex, FlowField, Found, Index};
 use crate::packet::LinkType;
 
 /// What a segment knows about a field.
-pub enum Column<'a> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
     /// Its value in every row.
-    Known(FieldIndex<'a>),
+    Known,
     /// It is 0 in all rows, so it was left out.
     Zero,
     /// Nothing: the program that wrote the segment did not know the field, or was set not to keep
@@ -31,6 +32,84 @@ pub struct Columns<'a> {
     note: &'a Note,
 }
 
+/// The column of a field: in tables and segments of version 1 it is cut into digits, since then it
+/// is a dictionary of values.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "it is a handle, passed on at once and not kept")]
+pub enum FieldColumn<'a> {
+    /// Cut into digits.
+    Digits(FieldIndex<'a>),
+    /// By whole values.
+    Values(FlowField<'a>),
+}
+
+impl<'a> FieldColumn<'a> {
+    /// The greatest value that fits into it.
+    pub fn value_max(&self) -> u128 {
+        match self {
+            Self::Digits(field) => field.value_max(),
+            Self::Values(field) => field.value_max(),
+        }
+    }
+
+    /// The rows in which the bits of the value that `mask` selects are these.
+    pub fn masked(&self, value: u128, mask: u128) -> Result<Found<'a>, IndexError> {
+        match self {
+            Self::Digits(field) => field.masked(value, mask),
+            Self::Values(field) => field.masked(value, mask),
+        }
+    }
+
+    /// The rows with a value in a range.
+    pub fn range(&self, values: RangeInclusive<u128>) -> Result<Found<'a>, IndexError> {
+        match self {
+            Self::Digits(field) => {
+                field.range(values).map(|rows| Found::Some(rows, field.rows().into()))
+            }
+            Self::Values(field) => field.range(values),
+        }
+    }
+
+    /// The rows in which the first digit of the value, which has `behind` more bits, satisfies a
+    /// condition.
+    pub(crate) fn first_digit(
+        &self,
+        behind: u32,
+        holds: &mut dyn FnMut(u16) -> bool,
+    ) -> Result<Found<'a>, IndexError> {
+        match self {
+            Self::Digits(field) => field.first_digit_where(holds),
+            Self::Values(field) => {
+                field.matching(&mut |value| u16::try_from(value >> behind).is_ok_and(&mut *holds))
+            }
+        }
+    }
+
+    /// Bytes that have to be read for a masked value, about; 0 if no row has it.
+    pub fn weight(&self, value: u128, mask: u128) -> Result<u64, IndexError> {
+        match self {
+            Self::Digits(field) => field.weight(value, mask),
+            Self::Values(field) => field.weight(value, mask),
+        }
+    }
+
+    /// How many of some rows have each value; of all rows if there is no list. Rows ascend.
+    pub fn count(&self, rows: Option<&[u32]>) -> Result<Vec<(u128, u64)>, IndexError> {
+        match self {
+            Self::Digits(field) => field.count(rows),
+            Self::Values(field) => field.count(rows),
+        }
+    }
+
+    /// Passes every row's value to `each`, as runs of rows: the value, the first and the last row.
+    pub fn for_each_run(&self, each: &mut dyn FnMut(u128, u32, u32)) -> Result<(), IndexError> {
+        match self {
+            Self::Digits(field) => field.for_each_run(each),
+            Self::Values(field) => field.for_each_run(each),
+        }
+    }
+}
+
 /// Which rows are from links of some kinds.
 pub(crate) enum OfLinks {
     All,
@@ -45,56 +124,55 @@ impl<'a> Columns<'a> {
     }
 
     /// What the segment knows about a field.
-    pub fn get(&self, field: Field) -> Column<'a> {
-        match self.index.find_field(field.name()) {
-            Some(column) => Column::Known(column),
-            None if self.note.known_zero().contains(field) => Column::Zero,
-            None => Column::Unknown,
+    pub fn get(&self, field: Field) -> Column {
+        let name = field.name();
+        let is_known = match self.index.flow_schema() {
+            Some(schema) => {
+                schema.columns.iter().any(|column| column.names.iter().any(|other| other == name))
+            }
+            None => self.index.find_field(name).is_some(),
+        };
+        match is_known {
+            true => Column::Known,
+            false if self.note.known_zero().contains(field) => Column::Zero,
+            false => Column::Unknown,
         }
     }
 
     /// The column of a field, `None` if it is 0 in all rows. An error if the segment does not know
     /// it: callers that may meet such a segment use [`get`](Self::get) first.
-    pub(crate) fn read(&self, field: Field) -> Result<Option<FieldIndex<'a>>, IndexError> {
-        match self.get(field) {
-            Column::Known(column) => Ok(Some(column)),
-            Column::Zero => Ok(None),
-            Column::Unknown => {
+    pub fn read(&self, field: Field) -> Result<Option<FieldColumn<'a>>, IndexError> {
+        let name = field.name();
+        let found = match self.index.flow_schema() {
+            Some(_) => self.index.flow_field(name)?.map(FieldColumn::Values),
+            None => self.index.find_field(name).map(FieldColumn::Digits),
+        };
+        match found {
+            Some(column) => Ok(Some(column)),
+            None if self.note.known_zero().contains(field) => Ok(None),
+            None => {
                 let known = FieldSet::ALL.iter().filter(|&field| self.knows(field));
                 let known: Vec<&str> = known.map(Field::name).collect();
-                let name = field.name().into();
-                Err(IndexError::UnknownField { name, known: known.join(", ").into() })
+                Err(IndexError::UnknownField { name: name.into(), known: known.join(", ").into() })
             }
         }
     }
 
+    /// The column of both ends of a packet, by the field of the source, if the segment keeps them
+    /// together: a look-up finds the rows in which either has the value.
+    pub(crate) fn read_either(&self, src: Field) -> Result<Option<FieldColumn<'a>>, IndexError> {
+        let field = self.index.flow_field(src.name())?;
+        Ok(field.and_then(FlowField::either_end).map(FieldColumn::Values))
+    }
+
     /// Whether the segment knows a field.
     pub fn knows(&self, field: Field) -> bool {
-        !matches!(self.get(field), Column::Unknown)
+        self.get(field) != Column::Unknown
     }
 
     /// Rows of the segment.
     pub fn rows(&self) -> u32 {
         self.index.rows()
-    }
-
-    /// Bytes of the bitmap of a digit; 0 if it does not occur.
-    pub(crate) fn bitmap_len(&self, column: usize, digit: u16) -> Result<u64, IndexError> {
-        self.index.bitmap_len(column, digit)
-    }
-
-    /// The rows in which a column has a digit, if there are any.
-    pub(crate) fn equals(
-        &self,
-        column: usize,
-        digit: u16,
-    ) -> Result<Option<Bitmap<'a>>, IndexError> {
-        self.index.equals(column, digit)
-    }
-
-    /// A column, by its number.
-    pub(crate) fn column(&self, number: usize) -> Result<index::Column<'a>, IndexError> {
-        self.index.column(number)
     }
 
     /// The rows that are from links of some kinds.

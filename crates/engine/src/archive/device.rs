@@ -65,6 +65,9 @@ pub enum SegmentColumn<'a> {
     Own(usize),
     /// Digits of runs, and the row that each run starts at.
     Runs(&'a [u16], &'a [u32]),
+    /// A digit of each entry of a column that has other entries than rows: conversations, or their
+    /// ends.
+    Entries(&'a [u16]),
 }
 
 /// Why a device did not index a segment.

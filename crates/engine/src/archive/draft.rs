@@ -24,7 +24,7 @@ use super::file_names::capture_name;
 use super::note::{Covered, Loss, Note, SourceFile, chained};
 use super::recording::{Recording, is_recording};
 use super::segment::{Segment, ends_sum};
-use super::{Archive, ArchiveError, CodecChoice, Order};
+use super::{Archive, ArchiveError, CodecChoice};
 use crate::beneath::Rights;
 use crate::capture::{CaptureError, CaptureReader};
 use crate::index::Index;
@@ -232,7 +232,7 @@ impl<'a> Drafter<'a> {
 /// Writes the index of a draft.
 fn write(builder: &mut SegmentBuilder, file: NewFile<'_>, note: &Note) -> Result<(), ArchiveError> {
     let codec = CodecChoice::Fixed(tapdex_bitmap::Codec::Roaring);
-    let written = builder.write(file, Order::Flow, codec, note, &SharedDevice::new(None));
+    let written = builder.write(file, codec, note, &SharedDevice::new(None));
     written.map(drop).map_err(ArchiveError::index(file.path))
 }
 

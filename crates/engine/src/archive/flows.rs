@@ -1,10 +1,9 @@
 //! The flows of a segment: found while packets come in, sorted when all are there.
 
 use std::hash::{BuildHasher, RandomState};
-use std::ops::Range;
 
-use crate::fields::{Narrow, Place, Wide, is_odd};
-use crate::index::Width;
+use crate::fields::{DIRECTION_WORD, Home, Narrow, Spec, Wide, is_odd};
+use crate::index::{Sorted, Sorter};
 
 /// Mixes two words into one.
 #[inline(always)]
@@ -31,8 +30,16 @@ pub(super) struct Interner<const N: usize> {
     /// The number of a key plus one in the low half, the upper half of its hash in the high half; 0
     /// is free. There is a power of two of them, and at most half are taken.
     slots: Vec<u64>,
-    keys: Vec<[u64; N]>,
+    entries: Vec<Entry<N>>,
     secret: u64,
+}
+
+/// A key, and what was counted of it. Those of flows are as long as a line of the cache.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Entry<const N: usize> {
+    key: [u64; N],
+    volume: Volume,
 }
 
 const SLOTS_MIN: usize = 1 << 10;
@@ -41,15 +48,24 @@ const HIGH_HALF: u64 = !0 << 32;
 impl<const N: usize> Interner<N> {
     pub(super) fn new() -> Self {
         let secret = RandomState::new().hash_one(N);
-        Self { slots: vec![0; SLOTS_MIN], keys: Vec::new(), secret }
+        Self { slots: vec![0; SLOTS_MIN], entries: Vec::new(), secret }
     }
 
-    pub(super) fn keys(&self) -> &[[u64; N]] {
-        &self.keys
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The keys, by their numbers.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u64; N]> + Clone {
+        self.entries.iter().map(|entry| &entry.key)
+    }
+
+    fn key(&self, number: u32) -> &[u64; N] {
+        &self.entries[number as usize].key
     }
 
     pub(super) fn clear(&mut self) {
-        self.keys.clear();
+        self.entries.clear();
         self.slots.fill(0);
     }
 
@@ -72,6 +88,12 @@ impl<const N: usize> Interner<N> {
         self.slots[self.slot(hash)]
     }
 
+    /// A word of the key that a slot leads to, for the same reason.
+    #[inline(always)]
+    pub(super) fn peek_key(&self, slot: u64) -> u64 {
+        self.entries.get(low_half(slot).wrapping_sub(1) as usize).map_or(0, |entry| entry.key[0])
+    }
+
     /// The number of a key.
     #[inline(always)]
     pub(super) fn number(&mut self, key: &[u64; N], hash: u64) -> u32 {
@@ -84,7 +106,7 @@ impl<const N: usize> Interner<N> {
             if (found ^ hash) & HIGH_HALF == 0 {
                 let number = low_half(found) - 1;
                 // No branch for each word: usually all words are equal.
-                let pairs = self.keys[number as usize].iter().zip(key);
+                let pairs = self.entries[number as usize].key.iter().zip(key);
                 if pairs.fold(0, |differ, (a, b)| differ | (a ^ b)) == 0 {
                     return number;
                 }
@@ -95,10 +117,10 @@ impl<const N: usize> Interner<N> {
 
     #[cold]
     fn insert(&mut self, slot: usize, key: &[u64; N], hash: u64) -> u32 {
-        let number = u32::try_from(self.keys.len()).unwrap_or(u32::MAX - 1);
+        let number = u32::try_from(self.entries.len()).unwrap_or(u32::MAX - 1);
         self.slots[slot] = hash & HIGH_HALF | u64::from(number + 1);
-        self.keys.push(*key);
-        if self.keys.len() * 2 > self.slots.len() {
+        self.entries.push(Entry { key: *key, volume: Volume::default() });
+        if self.entries.len() * 2 > self.slots.len() {
             self.grow();
         }
         number
@@ -108,8 +130,8 @@ impl<const N: usize> Interner<N> {
         let len = self.slots.len() * 2;
         self.slots.clear();
         self.slots.resize(len, 0);
-        for (number, key) in (1_u64..).zip(&self.keys) {
-            let hash = hash(key, self.secret);
+        for (number, entry) in (1_u64..).zip(&self.entries) {
+            let hash = hash(&entry.key, self.secret);
             let mut slot = low_half(hash) as usize & (len - 1);
             while self.slots[slot] != 0 {
                 slot = (slot + 1) & (len - 1);
@@ -129,8 +151,13 @@ fn low_half(word: u64) -> u32 {
 pub(super) struct Flows {
     pub(super) narrow: Interner<6>,
     pub(super) wide: Interner<10>,
-    /// Packets of each flow.
-    pub(super) packets: Vec<u32>,
+}
+
+/// The packets of a flow, and what their lengths are above the least of their classes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Volume {
+    pub(super) packets: u32,
+    pub(super) excess: u64,
 }
 
 /// The word of [`Narrow`] that holds the number of the wide part.
@@ -139,23 +166,22 @@ const WIDE_SHIFT: u32 = 32;
 
 impl Flows {
     pub(super) fn new() -> Self {
-        Self { narrow: Interner::new(), wide: Interner::new(), packets: Vec::new() }
+        Self { narrow: Interner::new(), wide: Interner::new() }
     }
 
     pub(super) fn clear(&mut self) {
         self.narrow.clear();
         self.wide.clear();
-        self.packets.clear();
     }
 
     pub(super) fn len(&self) -> usize {
-        self.narrow.keys().len()
+        self.narrow.len()
     }
 
     /// Packets whose headers are odd.
     pub(super) fn odd_packets(&self) -> u64 {
-        let flows = self.narrow.keys().iter().zip(&self.packets);
-        flows.filter(|(key, _)| is_odd(key)).map(|(_, &packets)| u64::from(packets)).sum()
+        let odd = self.narrow.entries.iter().filter(|entry| is_odd(&entry.key));
+        odd.map(|entry| u64::from(entry.volume.packets)).sum()
     }
 
     /// Gives a flow its wide part.
@@ -166,82 +192,78 @@ impl Flows {
 
     /// The flow of a packet; also counts the packet.
     #[inline(always)]
-    pub(super) fn count(&mut self, narrow: &Narrow, hash: u64) -> u32 {
+    pub(super) fn count(&mut self, narrow: &Narrow, hash: u64, excess: u32) -> u32 {
         let flow = self.narrow.number(narrow, hash);
-        match self.packets.get_mut(flow as usize) {
-            Some(packets) => *packets += 1,
-            None => self.packets.push(1),
-        }
+        let volume = &mut self.narrow.entries[flow as usize].volume;
+        volume.packets += 1;
+        volume.excess += u64::from(excess);
         flow
     }
 
     /// The flows in the order of their keys, which gives neighbours as many digits in common as
-    /// possible.
-    pub(super) fn sorted(&self) -> FlowTable {
+    /// possible, and brings the two of a conversation together.
+    pub(super) fn sorted(&self, sorter: &mut Sorter) -> FlowTable {
         let (wide_order, ranks) = self.wide_ranks();
-        let narrow = self.narrow.keys();
-        let mut keys: Vec<([u64; 3], u32)> = (0..)
-            .zip(narrow)
-            .map(|(flow, key)| ([key[0], key[1], ranked(key, &ranks)], flow))
-            .collect();
-        keys.sort_unstable_by(|a, b| {
-            let rest = |flow: u32| &narrow[flow as usize][3..];
-            a.0.cmp(&b.0).then_with(|| rest(a.1).cmp(rest(b.1)))
-        });
-        let mut table = FlowTable::with_capacity(keys.len());
-        for (key, flow) in keys {
-            let rest = &narrow[flow as usize];
-            table.push(&[key[0], key[1], key[2], rest[3], rest[4], rest[5]]);
-            table.order.push(flow);
+        let heads = |word: usize| self.narrow.keys().map(move |key| key[word]);
+        let order = sorter.sort_pairs(heads(0), heads(1));
+        // All of a flow is read once, from wherever it lies; from here on flows lie in order.
+        let mut flows: Vec<(Narrow, Volume, u32)> = Vec::with_capacity(order.len());
+        for flow in order {
+            let Entry { mut key, volume } = self.narrow.entries[flow as usize];
+            key[WIDE_WORD] = ranked(&key, &ranks);
+            flows.push((key, volume, flow));
         }
-        table.set_wide(wide_order.iter().map(|&i| &self.wide.keys()[i as usize]));
+        // Those of the same two hosts lie together: mostly a few.
+        for group in flows.chunk_by_mut(|a, b| a.0[..2] == b.0[..2]) {
+            match group.len() {
+                1 => {}
+                0..=FEW_FLOWS => group.sort_unstable_by_key(|flow| flow.0),
+                _ => {
+                    let keys: Vec<Narrow> = group.iter().map(|flow| flow.0).collect();
+                    let order = sorter.sort_keys(&keys);
+                    let sorted: Vec<_> = order.iter().map(|&at| group[at as usize]).collect();
+                    group.copy_from_slice(&sorted);
+                }
+            }
+        }
+        let mut table = FlowTable::with_capacity(flows.len());
+        flows.iter().for_each(|(key, volume, flow)| table.push(key, *volume, *flow));
+        table.set_wide(wide_order.iter().map(|&i| self.wide.key(i)));
         table
     }
 
     /// The keys that [`sorted`](Self::sorted) sorts by, for sorting elsewhere.
     pub(super) fn sort_keys(&self) -> SortKeys<'_> {
         let (wide_order, ranks) = self.wide_ranks();
-        let narrow = self.narrow.keys();
         let words = std::array::from_fn(|word| match word {
-            WIDE_WORD => narrow.iter().map(|key| ranked(key, &ranks)).collect(),
-            _ => narrow.iter().map(|key| key[word]).collect(),
+            WIDE_WORD => self.narrow.keys().map(|key| ranked(key, &ranks)).collect(),
+            _ => self.narrow.keys().map(|key| key[word]).collect(),
         });
-        SortKeys { words, wide: self.wide.keys(), wide_order }
+        SortKeys { words, flows: self, wide_order }
     }
 
     /// The wide parts in sorted order, so that similar addresses are neighbours; and for each
     /// number of a wide part its rank, from 1.
     fn wide_ranks(&self) -> (Vec<u32>, Vec<u64>) {
-        let wide = self.wide.keys();
-        let mut wide_order: Vec<u32> = (0..).take(wide.len()).collect();
-        wide_order.sort_unstable_by_key(|&i| &wide[i as usize]);
-        let mut ranks = vec![0_u64; wide.len() + 1];
+        let mut wide_order: Vec<u32> = (0..).take(self.wide.len()).collect();
+        wide_order.sort_unstable_by_key(|&i| self.wide.key(i));
+        let mut ranks = vec![0_u64; self.wide.len() + 1];
         for (rank, &i) in (1..).zip(&wide_order) {
             ranks[i as usize + 1] = rank;
         }
         (wide_order, ranks)
     }
 
-    /// The flows in the order in which they came.
-    pub(super) fn unsorted(&self) -> FlowTable {
-        let narrow = self.narrow.keys();
-        let mut table = FlowTable::with_capacity(narrow.len());
-        narrow.iter().for_each(|key| table.push(key));
-        table.order.extend((0..).take(narrow.len()));
-        table.set_wide(self.wide.keys().iter());
-        table
-    }
-
     /// The bits that are set in any flow, word by word.
     pub(super) fn bits_used(&self) -> (Narrow, Wide) {
-        fn all<const N: usize>(keys: &[[u64; N]]) -> [u64; N] {
+        fn all<const N: usize>(keys: &Interner<N>) -> [u64; N] {
             let mut bits = [0; N];
-            for key in keys {
+            for key in keys.keys() {
                 bits.iter_mut().zip(key).for_each(|(bits, word)| *bits |= word);
             }
             bits
         }
-        (all(self.narrow.keys()), all(self.wide.keys()))
+        (all(&self.narrow), all(&self.wide))
     }
 }
 
@@ -260,7 +282,7 @@ fn ranked(key: &Narrow, ranks: &[u64]) -> u64 {
 #[derive(Debug)]
 pub(super) struct SortKeys<'a> {
     words: [Vec<u64>; 6],
-    wide: &'a [Wide],
+    flows: &'a Flows,
     wide_order: Vec<u32>,
 }
 
@@ -269,23 +291,42 @@ impl SortKeys<'_> {
         self.words.each_ref().map(Vec::as_slice)
     }
 
-    /// Some of the flows, in the form that [`Flows::sorted`] returns.
-    pub(super) fn table(&self, flows: &[u32]) -> FlowTable {
-        let mut table = FlowTable::with_capacity(flows.len());
-        table.order.extend_from_slice(flows);
-        for (target, words) in table.narrow.iter_mut().zip(&self.words) {
-            target.extend(flows.iter().map(|&flow| words[flow as usize]));
+    /// The flows in an order, in the form that [`Flows::sorted`] returns.
+    pub(super) fn table(&self, order: &[u32]) -> FlowTable {
+        let mut table = FlowTable::with_capacity(order.len());
+        for &flow in order {
+            let key = self.words.each_ref().map(|words| words[flow as usize]);
+            table.push(&key, self.flows.narrow.entries[flow as usize].volume, flow);
         }
-        table.set_wide(self.wide_order.iter().map(|&i| &self.wide[i as usize]));
+        table.set_wide(self.wide_order.iter().map(|&i| self.flows.wide.key(i)));
         table
     }
+}
 
-    /// Like [`FlowTable::wide_flows`], for all flows in the given order.
-    pub(super) fn wide_flows(&self, order: &[u32], starts: &[u32]) -> WideFlows {
-        // Without any wide part all flows count as one: the first is enough.
-        let order = if self.wide.is_empty() { &order[..order.len().min(1)] } else { order };
-        let words = &self.words[WIDE_WORD];
-        wide_flows(order.iter().map(|&flow| words[flow as usize]), starts)
+/// Flows of the same two hosts that are sorted by comparing them, at most.
+const FEW_FLOWS: usize = 32;
+
+/// Values of a column: in 64 bits if these are enough for its field.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    is_wide: bool,
+    pub(super) long: Vec<u64>,
+    wide: Vec<u128>,
+}
+
+impl Values {
+    /// Forgets the values; those of a field follow.
+    pub(super) fn start(&mut self, spec: &Spec) {
+        self.is_wide = spec.bits() > 64;
+        self.long.clear();
+        self.wide.clear();
+    }
+
+    pub(super) fn sort(&self, sorter: &mut Sorter) -> Sorted {
+        match self.is_wide {
+            true => sorter.sort_wide(&self.wide),
+            false => sorter.sort_values(&self.long),
+        }
     }
 }
 
@@ -294,6 +335,7 @@ impl SortKeys<'_> {
 pub(super) struct FlowTable {
     /// The number of each flow.
     pub(super) order: Vec<u32>,
+    volumes: Vec<Volume>,
     narrow: [Vec<u64>; 6],
     /// The words of wide parts, by their number; those of number 0 are 0.
     wide: [Vec<u64>; 10],
@@ -303,14 +345,17 @@ impl FlowTable {
     fn with_capacity(flows: usize) -> Self {
         Self {
             order: Vec::with_capacity(flows),
+            volumes: Vec::with_capacity(flows),
             narrow: std::array::from_fn(|_| Vec::with_capacity(flows)),
             wide: std::array::from_fn(|_| vec![0]),
         }
     }
 
     #[inline(always)]
-    fn push(&mut self, key: &Narrow) {
+    fn push(&mut self, key: &Narrow, volume: Volume, flow: u32) {
         self.narrow.iter_mut().zip(key).for_each(|(words, &word)| words.push(word));
+        self.volumes.push(volume);
+        self.order.push(flow);
     }
 
     fn set_wide<'a>(&mut self, parts: impl Iterator<Item = &'a Wide>) {
@@ -319,80 +364,91 @@ impl FlowTable {
         }
     }
 
-    /// The flows to give wide digits for, and where their rows start; the rows of all flows start
-    /// at `starts`. Neighbouring flows without a wide part count as one.
-    pub(super) fn wide_flows(&self, starts: &[u32]) -> WideFlows {
-        wide_flows(self.narrow[WIDE_WORD].iter().copied(), starts)
-    }
-
-    /// A digit of the narrow part of each flow of a range.
-    pub(super) fn narrow_digits(
-        &self,
-        flows: Range<usize>,
-        (word, shift): (usize, u32),
-        width: Width,
-        target: &mut Vec<u16>,
-    ) {
-        target.clear();
-        target.extend(self.narrow[word][flows].iter().map(|&word| digit(word, shift, width)));
-    }
-
-    /// A digit of the wide part of each flow of a list.
-    pub(super) fn wide_digits(
-        &self,
-        numbers: &[u32],
-        (word, shift): (usize, u32),
-        width: Width,
-        target: &mut Vec<u16>,
-    ) {
-        let parts = &self.wide[word];
-        target.clear();
-        target.extend(numbers.iter().map(|&n| digit(parts[n as usize], shift, width)));
-    }
-
-    /// A digit of each flow; not for digits that belong to single packets.
-    pub(super) fn digits(&self, place: Place, width: Width, target: &mut Vec<u16>) {
-        match place {
-            Place::Narrow(word, shift) => {
-                self.narrow_digits(0..self.order.len(), (word, shift), width, target);
+    /// Appends the value of a field of flows in each of some flows.
+    pub(super) fn values(&self, spec: &Spec, flows: &[u32], target: &mut Values) {
+        let mask = u64::MAX >> (64 - spec.home_bits().min(64));
+        match spec.home {
+            Home::Narrow(word, shift) => {
+                let words = &self.narrow[word];
+                target.long.extend(flows.iter().map(|&flow| words[flow as usize] >> shift & mask));
             }
-            Place::Wide(word, shift) => {
-                let numbers = self.narrow[WIDE_WORD].iter().map(|&key| low_half(key >> WIDE_SHIFT));
-                self.wide_digits(&numbers.collect::<Vec<_>>(), (word, shift), width, target);
+            Home::Wide(word, _) if target.is_wide => {
+                let (high, low) = (&self.wide[word], &self.wide[word + 1]);
+                target.wide.extend(flows.iter().map(|&flow| {
+                    let number = self.wide_number(flow);
+                    u128::from(high[number]) << 64 | u128::from(low[number])
+                }));
             }
-            Place::Packet(_) => target.clear(),
+            Home::Wide(word, shift) => {
+                let words = &self.wide[word];
+                let value = |&flow: &u32| words[self.wide_number(flow)] >> shift & mask;
+                target.long.extend(flows.iter().map(value));
+            }
+            Home::Packet => {}
         }
+    }
+
+    /// The number of the wide part of a flow.
+    fn wide_number(&self, flow: u32) -> usize {
+        low_half(self.narrow[WIDE_WORD][flow as usize] >> WIDE_SHIFT) as usize
+    }
+
+    /// The conversations of the flows, if they are sorted.
+    pub(super) fn conversations(&self) -> Conversations {
+        let len = self.order.len();
+        let mut found = Conversations {
+            flows: Vec::with_capacity(len),
+            packets: Vec::with_capacity(2 * len),
+            excess: Vec::with_capacity(2 * len),
+            starts: Vec::with_capacity(2 * len + 1),
+            first_rows: vec![0; len],
+        };
+        let mut row = 0;
+        for (place, (&flow, volume)) in (0_usize..).zip(self.order.iter().zip(&self.volumes)) {
+            let key = |word: usize| self.narrow[word][place];
+            let direction = key(DIRECTION_WORD) & 1;
+            let is_second = direction == 1
+                && place > 0
+                && (0..self.narrow.len()).all(|word| {
+                    let differ = key(word) ^ self.narrow[word][place - 1];
+                    differ == u64::from(word == DIRECTION_WORD)
+                });
+            let Volume { packets, excess } = *volume;
+            found.first_rows[flow as usize] = row;
+            if is_second {
+                if let (Some(second), Some(more)) =
+                    (found.packets.last_mut(), found.excess.last_mut())
+                {
+                    (*second, *more) = (packets, excess);
+                }
+            } else {
+                found.flows.push(u32::try_from(place).unwrap_or(u32::MAX));
+                found.packets.extend(if direction == 0 { [packets, 0] } else { [0, packets] });
+                found.excess.extend(if direction == 0 { [excess, 0] } else { [0, excess] });
+            }
+            row += packets;
+        }
+        let mut row = 0;
+        for packets in &found.packets {
+            found.starts.push(row);
+            row += packets;
+        }
+        found.starts.push(row);
+        found
     }
 }
 
-/// Like [`FlowTable::wide_flows`], from the words that hold the numbers of wide parts.
-fn wide_flows(words: impl Iterator<Item = u64>, starts: &[u32]) -> WideFlows {
-    let mut flows = WideFlows { numbers: Vec::new(), starts: Vec::new() };
-    for (word, &start) in words.zip(starts) {
-        let number = low_half(word >> WIDE_SHIFT);
-        if number != 0 || flows.numbers.last() != Some(&0) {
-            flows.numbers.push(number);
-            flows.starts.push(start);
-        }
-    }
-    flows
-}
-
-/// The flows that wide digits are given for.
+/// The conversations of a segment.
 #[derive(Debug)]
-pub(super) struct WideFlows {
-    /// The number of each one's wide part; 0 stands for neighbouring flows without one.
-    pub(super) numbers: Vec<u32>,
-    /// Where the rows of each start.
+pub(super) struct Conversations {
+    /// One flow of each, by its place in the sorted table.
+    pub(super) flows: Vec<u32>,
+    /// Packets of the two flows of each.
+    pub(super) packets: Vec<u32>,
+    /// What their lengths are above the least of their classes.
+    pub(super) excess: Vec<u64>,
+    /// The row that each flow starts at, and the number of rows.
     pub(super) starts: Vec<u32>,
-}
-
-/// A digit of a word.
-#[inline(always)]
-fn digit(word: u64, shift: u32, width: Width) -> u16 {
-    let [low, high, ..] = (word >> shift).to_le_bytes();
-    match width {
-        Width::Byte => low.into(),
-        Width::Short => u16::from_le_bytes([low, high]),
-    }
+    /// The row that each flow of the segment starts at, by the flow's number.
+    pub(super) first_rows: Vec<u32>,
 }

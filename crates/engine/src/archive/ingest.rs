@@ -208,9 +208,8 @@ impl<'a> Ingest<'a> {
         self
     }
 
-    /// Lets a device sort and index segments in flow order, one at a time; segments in order of
-    /// arrival do not use it. What the device cannot do is done on the CPU instead. The indexes are
-    /// the same, byte for byte.
+    /// Lets a device sort and index segments, one at a time. What the device cannot do is done on
+    /// the CPU instead. The indexes are the same, byte for byte.
     #[must_use]
     pub fn device(mut self, device: &'a Mutex<dyn SegmentDevice>) -> Self {
         self.device = Some(device);

@@ -459,40 +459,44 @@ impl Segment {
             None => None,
         };
         for field in FieldSet::ALL.iter() {
-            let Column::Known(column) = self.columns().get(field) else { continue };
-            for (digit, column) in column.columns().enumerate() {
-                let column = column?;
-                for (i, key) in column.keys().enumerate() {
-                    let print = fingerprint(field, digit, key.into());
-                    for row in column.bitmap(i)?.ids() {
-                        let record = match &record_of {
-                            Some(record_of) => record_of.get(row as usize).copied().unwrap_or(row),
-                            None => row,
-                        };
-                        if let Some(sum) = sums.get_mut(record as usize) {
-                            *sum = sum.wrapping_sub(print);
-                        }
+            if self.columns().get(field) != Column::Known {
+                continue;
+            }
+            let Some(column) = self.columns().read(field)? else { continue };
+            column.for_each_run(&mut |value, first, last| {
+                let print = value_print(field, value);
+                for row in first..=last {
+                    let record = match &record_of {
+                        Some(record_of) => record_of.get(row as usize).copied().unwrap_or(row),
+                        None => row,
+                    };
+                    if let Some(sum) = sums.get_mut(record as usize) {
+                        *sum = sum.wrapping_sub(print);
                     }
                 }
-            }
+            })?;
         }
         Ok(())
     }
 }
 
-/// The sum of the fingerprints of all digits of a packet, as far as a segment knows them.
-fn digits_sum(packet: &Packet<'_>, known: FieldSet) -> u64 {
+/// The sum of the fingerprints of the digits of a field's value.
+fn value_print(field: Field, value: u128) -> u64 {
+    let spec = field.spec();
     let mut sum = 0_u64;
-    for field in known.iter() {
-        let (spec, value) = (field.spec(), field.value(packet));
-        for digit in 0..spec.digits {
-            let after = spec.width.bits() * (spec.digits - 1 - digit);
-            let key = value >> after & ((1 << spec.width.bits()) - 1);
-            let key = u64::try_from(key).unwrap_or(0);
-            sum = sum.wrapping_add(fingerprint(field, digit as usize, key));
-        }
+    for digit in 0..spec.digits {
+        let after = spec.width.bits() * (spec.digits - 1 - digit);
+        let key = value >> after & ((1 << spec.width.bits()) - 1);
+        let key = u64::try_from(key).unwrap_or(0);
+        sum = sum.wrapping_add(fingerprint(field, digit as usize, key));
     }
     sum
+}
+
+/// The sum of the fingerprints of all digits of a packet, as far as a segment knows them.
+fn digits_sum(packet: &Packet<'_>, known: FieldSet) -> u64 {
+    let print = |sum: u64, field: Field| sum.wrapping_add(value_print(field, field.value(packet)));
+    known.iter().fold(0, print)
 }
 
 /// The capture that a segment was made from: the original, or our copy if that is gone.
@@ -575,7 +579,7 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         let capture = elsewhere.path().join("a.pcap");
         write_capture(&capture, 1_000);
-        let archive = Archive::create(folder.path(), None, None).unwrap();
+        let archive = Archive::create(folder.path(), None).unwrap();
         let report = Ingest::new(&archive).records_max(300).run(&[Input::File(capture)]).unwrap();
         assert_eq!((report.files[0].segments, records(&archive)), (4, 1_000));
         let files = archive.index_files().unwrap();
@@ -594,7 +598,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let capture = folder.path().join("a.pcap");
         write_capture(&capture, 500);
-        let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+        let archive = Archive::create(&folder.path().join("archive"), None).unwrap();
         Ingest::new(&archive).run(&[Input::File(capture.clone())]).unwrap();
         let (segments, _) = archive.segments().unwrap();
         assert_eq!(segments[0].compare(&mut |_| true).unwrap(), Compared::default());
@@ -623,7 +627,7 @@ mod tests {
     #[test]
     fn what_somebody_holds_is_not_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let archive = Archive::create(folder.path(), None, None).unwrap();
+        let archive = Archive::create(folder.path(), None).unwrap();
         let [held, left] =
             ["held", "left"].map(|name| archive.segments_folder().join(format!(".{name}.tdx.tmp")));
         let file = archive.storage.create(&held, Rights::USUAL).unwrap();
@@ -638,7 +642,7 @@ mod tests {
     fn parts_that_do_not_follow_each_other_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let capture = folder.path().join("a.pcap");
-        let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+        let archive = Archive::create(&folder.path().join("archive"), None).unwrap();
         let index = |packets| {
             write_capture(&capture, packets);
             let ingest = Ingest::new(&archive).records_max(300).force(true);

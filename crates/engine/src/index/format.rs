@@ -1,5 +1,6 @@
 //! The bytes of an index file that are neither bitmaps nor packed numbers: header, footer,
-//! directory, checksums and schema. `docs/format.md` is the specification.
+//! directory, checksums and schema. `docs/format.md` and, for tables, `docs/format-1.md` are the
+//! specification.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,10 @@ pub const MAGIC: [u8; 8] = [0x89, b'T', b'D', b'X', b'\r', b'\n', 0x1A, b'\n'];
 
 /// The version that is written. It grows when a reader of the version before would misread a file;
 /// what such a reader can skip is a new section kind instead.
-pub const FORMAT_VERSION: u16 = 1;
+pub const FORMAT_VERSION: u16 = 2;
+
+/// The version of tables, which `index-file` writes, and of the segments of older archives.
+pub const TABLE_VERSION: u16 = 1;
 
 /// The oldest version that is read.
 pub const FORMAT_VERSION_OLDEST: u16 = 1;
@@ -74,11 +78,17 @@ pub enum SectionKind {
     Note = 8,
     /// Checksums of the packets, some at a time.
     Sums = 9,
+    /// How many packets each flow has.
+    Flows = 10,
+    /// A column of packets, conversations or their ends.
+    Column = 11,
+    /// How many bytes each flow has.
+    Volumes = 12,
 }
 
 impl SectionKind {
     pub(crate) fn from_code(code: u16) -> Option<Self> {
-        const KINDS: [SectionKind; 9] = [
+        const KINDS: [SectionKind; 12] = [
             SectionKind::Schema,
             SectionKind::Keys,
             SectionKind::Offsets,
@@ -88,6 +98,9 @@ impl SectionKind {
             SectionKind::Marks,
             SectionKind::Note,
             SectionKind::Sums,
+            SectionKind::Flows,
+            SectionKind::Column,
+            SectionKind::Volumes,
         ];
         KINDS.into_iter().find(|kind| *kind as u16 == code)
     }
@@ -104,10 +117,18 @@ impl SectionKind {
             Self::Marks => "marks",
             Self::Note => "note",
             Self::Sums => "packet sums",
+            Self::Flows => "flows",
+            Self::Column => "column",
+            Self::Volumes => "bytes of flows",
         }
     }
 
-    /// Whether there is one for every column.
+    /// Whether there is one for every column of an index of conversations.
+    pub(crate) fn of_flow_column(self) -> bool {
+        self == Self::Column
+    }
+
+    /// Whether there is one for every column of a table.
     pub(crate) fn of_column(self) -> bool {
         matches!(self, Self::Keys | Self::Offsets | Self::Bitmaps)
     }
@@ -200,11 +221,11 @@ fn check_magic(bytes: &[u8], offset: u64) -> Result<(), IndexError> {
     if got == MAGIC { Ok(()) } else { Err(IndexError::NotAnIndex { offset, got }) }
 }
 
-/// The header of a file of the current version.
-pub(crate) fn encode_header() -> [u8; size(HEADER_LEN)] {
+/// The header of a file of a version.
+pub(crate) fn encode_header(version: u16) -> [u8; size(HEADER_LEN)] {
     let mut header = [0; size(HEADER_LEN)];
     header[..8].copy_from_slice(&MAGIC);
-    header[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    header[8..10].copy_from_slice(&version.to_le_bytes());
     let sum = crc32c::crc32c(&header[..HEADER_SUM]);
     header[HEADER_SUM..].copy_from_slice(&sum.to_le_bytes());
     header
@@ -262,8 +283,9 @@ impl Footer {
         }
     }
 
-    /// The footer of a file whose header is good, and its directory's bytes, checked.
-    pub(crate) fn decode(file: &[u8]) -> Result<(Self, &[u8]), IndexError> {
+    /// The footer of a file whose header is good, and its directory's bytes, checked. The directory
+    /// has a multiple of `entry_len` bytes.
+    pub(crate) fn decode(file: &[u8], entry_len: u64) -> Result<(Self, &[u8]), IndexError> {
         let section = || "footer".into();
         let file_len = file.len() as u64;
         let at = file_len.saturating_sub(FOOTER_LEN);
@@ -275,7 +297,7 @@ impl Footer {
         check_field(&section, "file length", at + 16, exactly(file_len), footer.file_len)?;
         let most = Expected::AtMost(at - HEADER_LEN);
         check_field(&section, "directory length", at + 8, most, footer.directory_len)?;
-        let entries = footer.directory_len / ENTRY_LEN * ENTRY_LEN;
+        let entries = footer.directory_len / entry_len * entry_len;
         check_field(&section, "directory length", at + 8, exactly(entries), footer.directory_len)?;
         let start = at - footer.directory_len;
         check_field(&section, "directory offset", at, exactly(start), footer.directory)?;
@@ -515,7 +537,7 @@ mod tests {
     #[test]
     fn exactly_these_kinds_are_known() {
         let known = (0..=u16::MAX).filter_map(SectionKind::from_code);
-        assert_eq!(known.map(|kind| kind as u16).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(known.map(|kind| kind as u16).collect::<Vec<_>>(), (1..=12).collect::<Vec<_>>());
     }
 
     #[test]

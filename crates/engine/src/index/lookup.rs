@@ -98,6 +98,11 @@ impl<'a> FieldIndex<'a> {
         self.field
     }
 
+    /// The row count of the index.
+    pub fn rows(&self) -> u32 {
+        self.index.rows()
+    }
+
     /// The greatest value that fits into it.
     pub fn value_max(&self) -> u128 {
         u128::MAX.checked_shr(128 - self.field.bits()).unwrap_or(0)
@@ -138,7 +143,7 @@ impl<'a> FieldIndex<'a> {
         Err(IndexError::TooLarge { what: "value", got: value, max })
     }
 
-    fn rows(&self, found: Found<'a>) -> Rows<'a> {
+    fn rows_of(&self, found: Found<'a>) -> Rows<'a> {
         match found {
             Found::All => all(self.index.rows()),
             Found::None => none(),
@@ -199,7 +204,7 @@ impl<'a> FieldIndex<'a> {
                 parts.push(Box::new(bitmap.chunks().and(rest)) as Rows<'a>);
             }
         }
-        Ok(self.rows(joined(parts)))
+        Ok(self.rows_of(joined(parts)))
     }
 
     /// The rows whose value has the same first `bits` bits as `value`; the rest of `value` is
@@ -224,7 +229,7 @@ impl<'a> FieldIndex<'a> {
         if first > last {
             return Ok(none());
         }
-        Ok(self.rows(self.range_from(0, first, last)?))
+        Ok(self.rows_of(self.range_from(0, first, last)?))
     }
 
     /// The same for ends without the digits before this one, the first not after the last.
@@ -273,6 +278,184 @@ impl<'a> FieldIndex<'a> {
         }
         Ok(joined(parts))
     }
+}
+
+/// Look-ups that say how much they read, for planning.
+impl<'a> FieldIndex<'a> {
+    /// The digits of a masked value, the most significant first.
+    fn masked_digits(&self, value: u128, mask: u128) -> impl Iterator<Item = Masked> + use<'a> {
+        let mut after = self.field.bits();
+        self.column_numbers().zip(&self.field.columns).map(move |(number, spec)| {
+            let width = spec.width.bits();
+            after -= width;
+            let full = (1 << width) - 1;
+            let digit = |bits: u128| u16::try_from(bits >> after & full).unwrap_or(0);
+            let whole = mask >> after & full == full;
+            Masked { number, wanted: digit(value), counts: digit(mask), whole }
+        })
+    }
+
+    /// The rows in which the bits that `mask` selects have a value.
+    pub fn masked(&self, value: u128, mask: u128) -> Result<super::Found<'a>, IndexError> {
+        // Whole digits: the bytes of their bitmaps, the column, the digit. And parts of digits.
+        let (mut whole, mut parts) = (Vec::new(), Vec::new());
+        for Masked { number, wanted, counts, whole: is_whole } in self.masked_digits(value, mask) {
+            if is_whole {
+                match self.index.bitmap_len(number, wanted)? {
+                    0 => return Ok(super::Found::None),
+                    len => whole.push((len, number, wanted)),
+                }
+            } else if counts != 0 {
+                parts.push((number, wanted, counts));
+            }
+        }
+        // The smallest first: if those have no row in common, the others need not be read.
+        whole.sort_unstable();
+        let mut sets: Vec<(u64, Rows<'a>)> = Vec::with_capacity(whole.len() + parts.len());
+        let mut last: Option<Bitmap<'a>> = None;
+        for &(len, number, digit) in &whole {
+            let Some(bitmap) = self.index.equals(number, digit)? else {
+                return Ok(super::Found::None);
+            };
+            if let Some(last) = last.replace(bitmap)
+                && is_empty(last.chunks().and(bitmap.chunks()))
+            {
+                return Ok(super::Found::None);
+            }
+            sets.push((len, Box::new(bitmap.chunks())));
+        }
+        for (number, wanted, counts) in parts {
+            let column = self.index.column(number)?;
+            match digits_where(&column, &mut |key| key & counts == wanted & counts)? {
+                super::Found::None => return Ok(super::Found::None),
+                super::Found::All => {}
+                super::Found::Some(rows, weight) => sets.push((weight, rows)),
+                super::Found::Conversations(found, weight) => {
+                    sets.push((weight, Box::new(found.into_rows())));
+                }
+            }
+        }
+        sets.sort_by_key(|&(weight, _)| weight);
+        let mut sets = sets.into_iter();
+        let Some((weight, first)) = sets.next() else { return Ok(super::Found::All) };
+        let join = |a: Rows<'a>, (_, b): (u64, Rows<'a>)| -> Rows<'a> { Box::new(a.and(b)) };
+        Ok(super::Found::Some(sets.fold(first, join), weight))
+    }
+
+    /// The rows in which the first digit satisfies a condition.
+    pub fn first_digit_where(
+        &self,
+        holds: &mut dyn FnMut(u16) -> bool,
+    ) -> Result<super::Found<'a>, IndexError> {
+        digits_where(&self.column(0)?, holds)
+    }
+
+    /// Bytes of the smallest bitmap of the whole digits of a value.
+    pub fn weight(&self, value: u128, mask: u128) -> Result<u64, IndexError> {
+        let mut least = u64::MAX / 4;
+        for digit in self.masked_digits(value, mask).filter(|digit| digit.whole) {
+            least = least.min(self.index.bitmap_len(digit.number, digit.wanted)?);
+        }
+        Ok(least)
+    }
+
+    /// The value of every row.
+    fn values(&self) -> Result<Vec<u128>, IndexError> {
+        let mut values = vec![0_u128; self.index.rows() as usize];
+        let mut after = self.field.bits();
+        for column in self.columns() {
+            let column = column?;
+            after -= column.width().bits();
+            for (i, key) in column.keys().enumerate().filter(|&(_, key)| key != 0) {
+                let digit = u128::from(key) << after;
+                let bitmap = column.bitmap(i)?;
+                let mut chunks = bitmap.chunks();
+                let mut from = 0;
+                while let Some(key) = chunks.seek(from) {
+                    let base = (key as usize) << 16;
+                    chunks.load().for_each_run(|first, last| {
+                        let run = base + first as usize..=base + last as usize;
+                        values[run].iter_mut().for_each(|value| *value |= digit);
+                    });
+                    from = key + 1;
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    /// How many of some rows have each value; of all rows if there is no list.
+    ///
+    /// Rows of one value that follow each other, as in flow order most do, are counted at once.
+    pub fn count(&self, rows: Option<&[u32]>) -> Result<Vec<(u128, u64)>, IndexError> {
+        let values = self.values()?;
+        let mut counts = std::collections::HashMap::new();
+        let mut add = |value: u128, count: u64| *counts.entry(value).or_insert(0) += count;
+        let mut run: Option<(u128, u64)> = None;
+        let mut take = |value: u128| match &mut run {
+            Some((last, count)) if *last == value => *count += 1,
+            _ => {
+                if let Some((value, count)) = run.replace((value, 1)) {
+                    add(value, count);
+                }
+            }
+        };
+        match rows {
+            None => values.iter().for_each(|&value| take(value)),
+            Some(rows) => {
+                rows.iter().filter_map(|&row| values.get(row as usize)).for_each(|&v| take(v));
+            }
+        }
+        if let Some((value, count)) = run {
+            add(value, count);
+        }
+        Ok(counts.into_iter().collect())
+    }
+
+    /// Passes every row's value to `each`, as runs of rows: the value, the first and the last row.
+    pub fn for_each_run(&self, each: &mut dyn FnMut(u128, u32, u32)) -> Result<(), IndexError> {
+        (0..).zip(self.values()?).for_each(|(row, value)| each(value, row, row));
+        Ok(())
+    }
+}
+
+/// A digit of a masked value.
+struct Masked {
+    /// The column.
+    number: usize,
+    wanted: u16,
+    counts: u16,
+    /// All of its bits count.
+    whole: bool,
+}
+
+/// The rows in which a digit satisfies a condition.
+fn digits_where<'a>(
+    column: &Column<'a>,
+    holds: &mut dyn FnMut(u16) -> bool,
+) -> Result<super::Found<'a>, IndexError> {
+    let digits: Vec<u16> = column.keys().filter(|&key| holds(key)).collect();
+    if digits.is_empty() {
+        return Ok(super::Found::None);
+    }
+    if digits.len() == column.len() {
+        return Ok(super::Found::All);
+    }
+    let len = |&digit: &u16| column.position(digit).map_or(0, |i| column.bitmap_len(i));
+    let weight = digits.iter().map(len).sum();
+    Ok(super::Found::Some(column.any_of(&digits)?, weight))
+}
+
+/// Whether a set has no rows.
+fn is_empty(mut rows: impl Chunks) -> bool {
+    let mut from = 0;
+    while let Some(key) = rows.seek(from) {
+        if rows.chunk_len() > 0 {
+            return false;
+        }
+        from = key + 1;
+    }
+    true
 }
 
 /// The rows of any of the parts.

@@ -7,6 +7,7 @@
 
 use super::packed::{self, Packed};
 use super::reader::Section;
+use super::v2::CompactMarks;
 use super::writer::Append;
 use crate::error::{Expected, IndexError};
 
@@ -56,25 +57,29 @@ pub(crate) fn encode(marks: &[Mark], append: &mut Append<'_>) -> Result<(), Inde
 /// Nothing is unpacked before it is asked for, and what is asked for is checked first, so every
 /// answer may be an error. [`Index::verify`](super::Index::verify) checks that offsets ascend.
 #[derive(Debug, Clone, Copy)]
-pub struct Marks<'a> {
-    section: Section<'a>,
-    offsets: Packed<'a>,
-    times: Packed<'a>,
-    spans: Packed<'a>,
+pub struct Marks<'a>(Kind<'a>);
+
+#[derive(Debug, Clone, Copy)]
+enum Kind<'a> {
+    Packed(PackedMarks<'a>),
+    Compact(CompactMarks<'a>),
 }
 
 impl<'a> Marks<'a> {
     pub(crate) fn open(section: Section<'a>, rows: u32) -> Result<Self, IndexError> {
-        let count = count(rows);
-        let (offsets, end) = Packed::open_part(section, 0, count)?;
-        let (times, end) = Packed::open_part(section, end, count)?;
-        let spans = Packed::open_last(section, end, count)?;
-        Ok(Self { section, offsets, times, spans })
+        PackedMarks::open(section, rows).map(|marks| Self(Kind::Packed(marks)))
+    }
+
+    pub(crate) fn of_compact(marks: CompactMarks<'a>) -> Self {
+        Self(Kind::Compact(marks))
     }
 
     /// How many there are.
     pub fn len(&self) -> u32 {
-        self.offsets.len()
+        match &self.0 {
+            Kind::Packed(marks) => marks.len(),
+            Kind::Compact(marks) => marks.len(),
+        }
     }
 
     /// Whether there are none.
@@ -84,12 +89,62 @@ impl<'a> Marks<'a> {
 
     /// Mark `i`, that of the records from `i` times [`MARK_RECORDS`] on.
     pub fn get(&self, i: u32) -> Result<Mark, IndexError> {
-        self.mark(self.offsets.get(i)?, self.times.get(i)?, self.spans.get(i)?)
+        match &self.0 {
+            Kind::Packed(marks) => marks.get(i),
+            Kind::Compact(marks) => marks.get(i),
+        }
     }
 
     /// Where the records of mark `i` start.
     pub(crate) fn offset(&self, i: u32) -> Result<u64, IndexError> {
-        self.offsets.get(i)
+        match &self.0 {
+            Kind::Packed(marks) => marks.offsets.get(i),
+            Kind::Compact(marks) => marks.get(i).map(|mark| mark.offset),
+        }
+    }
+
+    /// All marks in order, unpacked many at a time. Do not use it after an error.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = Result<Mark, IndexError>> + 'a> {
+        match self.0 {
+            Kind::Packed(marks) => Box::new(marks.iter()),
+            Kind::Compact(marks) => Box::new(marks.iter()),
+        }
+    }
+
+    /// Checks that offsets ascend, that times are valid, and that the bytes are those that the
+    /// writer writes.
+    pub(crate) fn verify(&self) -> Result<(), IndexError> {
+        match &self.0 {
+            Kind::Packed(marks) => marks.verify(),
+            Kind::Compact(marks) => marks.verify(),
+        }
+    }
+}
+
+/// The marks of a table, or of a segment of version 1.
+#[derive(Debug, Clone, Copy)]
+struct PackedMarks<'a> {
+    section: Section<'a>,
+    offsets: Packed<'a>,
+    times: Packed<'a>,
+    spans: Packed<'a>,
+}
+
+impl<'a> PackedMarks<'a> {
+    fn open(section: Section<'a>, rows: u32) -> Result<Self, IndexError> {
+        let count = count(rows);
+        let (offsets, end) = Packed::open_part(section, 0, count)?;
+        let (times, end) = Packed::open_part(section, end, count)?;
+        let spans = Packed::open_last(section, end, count)?;
+        Ok(Self { section, offsets, times, spans })
+    }
+
+    fn len(&self) -> u32 {
+        self.offsets.len()
+    }
+
+    fn get(&self, i: u32) -> Result<Mark, IndexError> {
+        self.mark(self.offsets.get(i)?, self.times.get(i)?, self.spans.get(i)?)
     }
 
     fn mark(&self, offset: u64, time_min: u64, span: u64) -> Result<Mark, IndexError> {
@@ -103,16 +158,13 @@ impl<'a> Marks<'a> {
         Ok(Mark { offset, time_min, time_max })
     }
 
-    /// All marks in order, unpacked many at a time. Do not use it after an error.
-    pub fn iter(&self) -> impl Iterator<Item = Result<Mark, IndexError>> + use<'a> {
+    fn iter(&self) -> impl Iterator<Item = Result<Mark, IndexError>> + use<'a> {
         let marks = *self;
         let numbers = marks.offsets.iter().zip(marks.times.iter()).zip(marks.spans.iter());
         numbers.map(move |((offset, time), span)| marks.mark(offset?, time?, span?))
     }
 
-    /// Checks that offsets ascend, that times are valid, and that the bytes are those that the
-    /// writer writes.
-    pub(crate) fn verify(&self) -> Result<(), IndexError> {
+    fn verify(&self) -> Result<(), IndexError> {
         let mut previous = None;
         self.offsets.verify(&mut |_, got| match previous.replace(got) {
             Some(before) if before >= got => Err(IndexError::NotAscending {

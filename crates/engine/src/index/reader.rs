@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tapdex_bitmap::Bitmap;
 
 use super::format::{
-    Entry, Footer, HEADER_LEN, NO_COLUMN, NOTE_LEN_MAX, RowOrder, SectionKind, array, check_field,
-    decode_directory, decode_header, decode_schema, size,
+    ENTRY_LEN, Entry, Footer, HEADER_LEN, NO_COLUMN, NOTE_LEN_MAX, RowOrder, SectionKind,
+    TABLE_VERSION, array, check_field, decode_directory, decode_header, decode_schema, size,
 };
 use super::lookup::FieldIndex;
 use super::marks::Marks;
@@ -21,6 +21,7 @@ use super::parting::Parting;
 use super::rowmap::{Codes, RowMap};
 use super::schema::{ColumnSpec, Schema};
 use super::sums::Pieces;
+use super::v2::{FlowParts, LastBlock, Sums, decode_container};
 use crate::error::{Expected, IndexError};
 use crate::storage::{Disk, Map, Storage, Whose};
 
@@ -56,6 +57,13 @@ pub struct Index {
     lists: Lists,
     /// The codes of the row map, once they were read.
     row_codes: OnceLock<Codes>,
+    /// What an index of conversations has instead of schema and columns.
+    flow: Option<FlowParts>,
+    /// Where the checksums of the whole file are, if it has such.
+    sums: Option<Sums>,
+    /// The row that each conversation starts at, once they were read.
+    starts: OnceLock<Result<Vec<u32>, IndexError>>,
+    last_marks: LastBlock,
 }
 
 /// The entries of the sections that belong to no column, as far as they exist.
@@ -174,10 +182,18 @@ impl Index {
 
     fn new(bytes: Map) -> Result<Self, IndexError> {
         let file = bytes.bytes();
-        // There is only one version so far.
         let version = decode_header(file)?;
-        let (footer, directory) = Footer::decode(file)?;
-        let (entries, bits) = decode_directory(&footer, directory)?;
+        let (entries, bits, sums) = match version {
+            TABLE_VERSION => {
+                let (footer, directory) = Footer::decode(file, ENTRY_LEN)?;
+                let (entries, bits) = decode_directory(&footer, directory)?;
+                (entries, bits, None)
+            }
+            _ => {
+                let (entries, sums) = decode_container(file)?;
+                (entries, sums.blocks, Some(sums))
+            }
+        };
         let checked = zeros(bits);
         let mut index = Self {
             bytes,
@@ -190,8 +206,18 @@ impl Index {
             columns: vec![],
             lists: Lists::default(),
             row_codes: OnceLock::new(),
+            flow: None,
+            sums,
+            starts: OnceLock::new(),
+            last_marks: LastBlock::default(),
         };
-        index.read_schema()?;
+        if version == TABLE_VERSION {
+            index.read_schema()?;
+        } else {
+            let flow = FlowParts::open(&index)?;
+            (index.rows, index.order) = (flow.schema.rows, RowOrder::Sorted);
+            index.flow = Some(flow);
+        }
         index.place_sections()?;
         Ok(index)
     }
@@ -228,6 +254,15 @@ impl Index {
             };
             let slot = match kind {
                 SectionKind::Schema => continue,
+                SectionKind::Flows | SectionKind::Column | SectionKind::Volumes
+                    if self.flow.is_some() =>
+                {
+                    continue;
+                }
+                SectionKind::Flows | SectionKind::Column | SectionKind::Volumes => {
+                    return Err(self.surplus(at));
+                }
+                SectionKind::Times if self.flow.is_some() => return Err(self.surplus(at)),
                 SectionKind::RowMap => &mut lists.row_map,
                 SectionKind::Times => &mut lists.times,
                 SectionKind::Marks => &mut lists.marks,
@@ -279,7 +314,7 @@ impl Index {
         Ok(())
     }
 
-    fn surplus(&self, at: usize) -> IndexError {
+    pub(super) fn surplus(&self, at: usize) -> IndexError {
         let section = Section { index: self, entry: at };
         IndexError::SurplusSection { section: section.name(), offset: section.offset() }
     }
@@ -303,6 +338,29 @@ impl Index {
     /// The version of the file's format.
     pub fn version(&self) -> u16 {
         self.version
+    }
+
+    pub(super) fn last_marks(&self) -> &LastBlock {
+        &self.last_marks
+    }
+
+    pub(super) fn starts_cell(&self) -> &OnceLock<Result<Vec<u32>, IndexError>> {
+        &self.starts
+    }
+
+    /// What an index of conversations has.
+    pub(super) fn flow_part(&self) -> Option<&FlowParts> {
+        self.flow.as_ref()
+    }
+
+    /// The numbers of the sections of a kind.
+    pub(super) fn entries_of(&self, kind: SectionKind) -> impl Iterator<Item = usize> {
+        let of_kind = move |(_, entry): &(usize, &Entry)| entry.known() == Some(kind);
+        self.entries.iter().enumerate().filter(of_kind).map(|(at, _)| at)
+    }
+
+    pub(super) fn file(&self) -> &[u8] {
+        self.bytes.bytes()
     }
 
     /// How many rows there are.
@@ -446,7 +504,10 @@ impl Index {
 
     /// Which record each row stands for; `None` if rows are in order of arrival.
     pub fn row_map(&self) -> Result<Option<RowMap<'_>>, IndexError> {
-        let open = |at| RowMap::open(self.section(at), self.rows, &self.row_codes);
+        let open = |at| match self.flow {
+            None => RowMap::open(self.section(at), self.rows, &self.row_codes),
+            Some(_) => self.flow_row_map(at, &self.row_codes).map(RowMap::of_flows),
+        };
         self.lists.row_map.map(open).transpose()
     }
 
@@ -458,7 +519,11 @@ impl Index {
 
     /// Where records lie in the packet file, and their times; `None` if there are no marks.
     pub fn marks(&self) -> Result<Option<Marks<'_>>, IndexError> {
-        self.lists.marks.map(|at| Marks::open(self.section(at), self.rows)).transpose()
+        let open = |at| match self.flow {
+            None => Marks::open(self.section(at), self.rows),
+            Some(_) => self.compact_marks(at).map(Marks::of_compact),
+        };
+        self.lists.marks.map(open).transpose()
     }
 
     /// The pieces of the packet file that the marks lead to, with their checksums; `None` if there
@@ -492,17 +557,25 @@ impl Index {
     pub fn verify(&self, each: &mut dyn FnMut(&SectionInfo)) -> Verified {
         let len_bytes = self.len_bytes();
         let mut found = Verified { len_bytes, ..Verified::default() };
+        if let Some(sums) = self.sums {
+            let wrong = (0..sums.blocks).filter_map(|at| self.check_file_block(sums, at).err());
+            wrong.for_each(|error| found.add(error));
+        }
         let mut end = HEADER_LEN;
         for at in 0..self.entries.len() {
             let section = self.section(at);
-            self.verify_padding(end..section.offset(), &mut found);
-            section.verify(&mut found);
-            end = section.entry().end().unwrap_or(len_bytes);
+            if self.sums.is_none() {
+                self.verify_padding(end..section.offset(), &mut found);
+                section.verify(&mut found);
+                end = section.entry().end().unwrap_or(len_bytes);
+            }
             found.sections += 1;
             each(&section.info());
         }
-        let directory = Footer::parse(self.bytes.bytes()).directory;
-        self.verify_padding(end..directory, &mut found);
+        if self.sums.is_none() {
+            let directory = Footer::parse(self.bytes.bytes()).directory;
+            self.verify_padding(end..directory, &mut found);
+        }
         // A damaged block has been reported already: do not report it again for each bitmap in it.
         let mut add = |found: &mut Verified, error| match error {
             IndexError::Checksum { .. } => {}
@@ -514,6 +587,9 @@ impl Index {
                 Ok(column) => column.verify(&parting, &mut found, &mut add),
                 Err(error) => add(&mut found, error),
             }
+        }
+        if self.flow.is_some() {
+            self.verify_flows(&mut found, &mut add);
         }
         if let Err(error) = self.verify_row_map() {
             add(&mut found, error);
@@ -545,7 +621,7 @@ impl Index {
         };
         let section = self.section(at);
         let mut seen = vec![0_u64; (self.rows as usize).div_ceil(64)];
-        map.verify(&mut |row, record| {
+        map.verify(&mut |row: u64, record: u64| {
             // The row map returns only records of the index.
             let (word, bit) = (&mut seen[size(record / 64)], 1 << (record % 64));
             if *word & bit != 0 {
@@ -556,12 +632,15 @@ impl Index {
         })
     }
 
-    fn section(&self, entry: usize) -> Section<'_> {
+    pub(super) fn section(&self, entry: usize) -> Section<'_> {
         Section { index: self, entry }
     }
 
     /// The name of a section of a column, in messages.
     fn column_name(&self, kind: SectionKind, column: usize) -> Box<str> {
+        if let Some(column) = self.flow.as_ref().and_then(|flow| flow.schema.columns.get(column)) {
+            return format!("column of {}", column.names.join(", ")).into();
+        }
         let mut digit = column;
         for field in &self.schema.fields {
             if digit < field.columns.len() {

@@ -21,6 +21,7 @@
 use super::format::{check_field, size};
 use super::packed::{self, Packed};
 use super::reader::Section;
+use super::v2::FlowRowMap;
 use super::writer::Append;
 use crate::error::{Expected, IndexError};
 
@@ -28,21 +29,21 @@ use crate::error::{Expected, IndexError};
 pub const BLOCK_ROWS: usize = 128;
 const HEAD_LEN: u64 = 8;
 /// Each has a code of its own.
-const CONTEXTS: usize = 8;
+pub(super) const CONTEXTS: usize = 8;
 /// The context of the first step of a block.
 const CONTEXT_FIRST: usize = 0;
 /// Most bits of a code.
-const CODE_BITS_MAX: u32 = 10;
-const CODES: usize = 1 << CODE_BITS_MAX;
+pub(super) const CODE_BITS_MAX: u32 = 10;
+pub(super) const CODES: usize = 1 << CODE_BITS_MAX;
 /// Two directions, with 0 to 32 bits each.
-const SYMBOLS_MAX: usize = 2 * 33;
+pub(super) const SYMBOLS_MAX: usize = 2 * 33;
 /// A record of 32 bits, and 127 steps of the longest code and 31 bits below the highest.
 const BLOCK_LEN_MAX: usize = (32 + (BLOCK_ROWS - 1) * (CODE_BITS_MAX as usize + 31)).div_ceil(8);
 // A step is read from 64 bits that start with the byte in which it starts.
 const _: () = assert!(7 + CODE_BITS_MAX + 31 <= 64);
 
 /// Bits of the greatest record.
-fn record_bits(rows: u32) -> u32 {
+pub(super) fn record_bits(rows: u32) -> u32 {
     32 - rows.saturating_sub(1).leading_zeros()
 }
 
@@ -53,17 +54,17 @@ fn symbols(record_bits: u32) -> usize {
 
 /// A step from one record to the next.
 #[derive(Debug, Clone, Copy)]
-struct Step {
+pub(super) struct Step {
     /// Twice the number of bits of the distance minus one; one more if the step goes back.
-    symbol: usize,
+    pub(super) symbol: usize,
     /// The bits below the highest.
-    low: u64,
-    low_bits: u32,
+    pub(super) low: u64,
+    pub(super) low_bits: u32,
 }
 
 impl Step {
     /// Between two records that are not the same.
-    fn between(before: u32, record: u32) -> Self {
+    pub(super) fn between(before: u32, record: u32) -> Self {
         let distance = u64::from(before.abs_diff(record)).saturating_sub(1);
         let bits = 64 - distance.leading_zeros();
         let low_bits = bits.saturating_sub(1);
@@ -77,11 +78,11 @@ fn context(symbol: usize) -> usize {
     if symbol % 2 == 1 { CONTEXT_FIRST } else { (1 + symbol / 4).min(CONTEXTS - 1) }
 }
 
-type Lengths = [[u8; SYMBOLS_MAX]; CONTEXTS];
+pub(super) type Lengths = [[u8; SYMBOLS_MAX]; CONTEXTS];
 
 /// The lengths of the best prefix code of at most [`CODE_BITS_MAX`] bits, by package-merge (Larmore
 /// and Hirschberg, 1990); 0 for what does not occur.
-fn code_lengths(counts: &[u64; SYMBOLS_MAX]) -> [u8; SYMBOLS_MAX] {
+pub(super) fn code_lengths(counts: &[u64; SYMBOLS_MAX]) -> [u8; SYMBOLS_MAX] {
     let mut lengths = [0; SYMBOLS_MAX];
     let leaves = (0..).zip(counts).filter(|(_, count)| **count > 0);
     let mut leaves: Vec<(u64, Vec<usize>)> = leaves.map(|(s, &n)| (n, vec![s])).collect();
@@ -126,8 +127,8 @@ fn codes(lengths: &[u8; SYMBOLS_MAX]) -> [u16; SYMBOLS_MAX] {
 
 /// Bits, the least significant first.
 #[derive(Debug, Default)]
-struct Bits {
-    bytes: Vec<u8>,
+pub(super) struct Bits {
+    pub(super) bytes: Vec<u8>,
     /// Those that are not among the bytes yet, less than 32 of them.
     rest: u64,
     rest_bits: u32,
@@ -136,7 +137,7 @@ struct Bits {
 impl Bits {
     /// Appends at most 32 bits.
     #[inline(always)]
-    fn put(&mut self, bits: u64, count: u32) {
+    pub(super) fn put(&mut self, bits: u64, count: u32) {
         self.rest |= bits << self.rest_bits;
         self.rest_bits += count;
         if self.rest_bits >= 32 {
@@ -147,7 +148,7 @@ impl Bits {
     }
 
     /// Fills the last byte up with zeros.
-    fn align(&mut self) {
+    pub(super) fn align(&mut self) {
         let len = self.rest_bits.div_ceil(8) as usize;
         self.bytes.extend_from_slice(&self.rest.to_le_bytes()[..len]);
         (self.rest, self.rest_bits) = (0, 0);
@@ -164,12 +165,7 @@ struct Encoder {
 
 impl Encoder {
     fn new(record_bits: u32, lengths: Lengths) -> Self {
-        let codes = lengths.map(|lengths| {
-            let mut codes = codes(&lengths);
-            codes.iter_mut().zip(lengths).for_each(|(c, length)| *c = *c << 4 | u16::from(length));
-            codes
-        });
-        Self { record_bits, codes, target: Bits::default() }
+        Self { record_bits, codes: codes_with_lengths(&lengths), target: Bits::default() }
     }
 
     /// Appends the bytes of a block. No record follows itself.
@@ -211,11 +207,7 @@ pub(crate) fn encode(records: &[u32], append: &mut Append<'_>) -> Result<(), Ind
     let lengths = counts.map(|counts| code_lengths(&counts));
     append(&rows.to_le_bytes())?;
     append(&[0; 4])?;
-    for lengths in &lengths {
-        let pairs = lengths[..symbols(record_bits)].as_chunks().0.iter();
-        let bytes: Vec<u8> = pairs.map(|[low, high]| low | high << 4).collect();
-        append(&bytes)?;
-    }
+    append(&lengths_bytes(&lengths, record_bits))?;
     // The starts of all blocks come before their contents, so everything is in memory for a while.
     let mut encoder = Encoder::new(record_bits, lengths);
     let mut starts = vec![0];
@@ -228,24 +220,44 @@ pub(crate) fn encode(records: &[u32], append: &mut Append<'_>) -> Result<(), Ind
     append(&encoder.target.bytes)
 }
 
+/// The lengths of all codes, as they are written.
+pub(super) fn lengths_bytes(lengths: &Lengths, record_bits: u32) -> Vec<u8> {
+    let symbols = symbols(record_bits);
+    let pairs = lengths.iter().flat_map(|lengths| lengths[..symbols].as_chunks().0);
+    pairs.map(|[low, high]| low | high << 4).collect()
+}
+
+/// The codes of each context, with how long each is in the low 4 bits.
+pub(super) fn codes_with_lengths(lengths: &Lengths) -> [[u16; SYMBOLS_MAX]; CONTEXTS] {
+    lengths.map(|lengths| {
+        let mut codes = codes(&lengths);
+        codes.iter_mut().zip(lengths).for_each(|(c, length)| *c = *c << 4 | u16::from(length));
+        codes
+    })
+}
+
 /// The codes of a row map, ready to be read.
 #[derive(Debug)]
 pub(crate) struct Codes {
-    lengths: Box<Lengths>,
+    pub(super) lengths: Box<Lengths>,
     /// For each context, for each of the next bits: symbol, and in the low 4 bits the length of its
     /// code, which is 0 if no code starts with these bits.
-    table: Box<[[u16; CODES]]>,
+    pub(super) table: Box<[[u16; CODES]]>,
 }
 
 impl Codes {
-    /// Reads the code lengths, which follow the head of the section.
-    fn open(section: Section<'_>, record_bits: u32) -> Result<Self, IndexError> {
+    /// Reads the code lengths, which lie in the section from `start` on.
+    pub(super) fn open(
+        section: Section<'_>,
+        start: u64,
+        record_bits: u32,
+    ) -> Result<Self, IndexError> {
         let symbols = symbols(record_bits);
-        let bytes = section.read(HEAD_LEN, lengths_len(record_bits))?;
+        let bytes = section.read(start, lengths_len(record_bits))?;
         let mut lengths = Box::new([[0; SYMBOLS_MAX]; CONTEXTS]);
         let mut table: Box<[[u16; CODES]]> = vec![[0; CODES]; CONTEXTS].into();
         for (n, (lengths, table)) in lengths.iter_mut().zip(&mut table).enumerate() {
-            let offset = section.offset() + HEAD_LEN + (n * symbols / 2) as u64;
+            let offset = section.offset() + start + (n * symbols / 2) as u64;
             let bytes = &bytes[n * symbols / 2..][..symbols / 2];
             for (pair, byte) in lengths.as_chunks_mut().0.iter_mut().zip(bytes) {
                 *pair = [byte & 0xF, byte >> 4];
@@ -275,7 +287,7 @@ impl Codes {
 }
 
 /// Bytes of the lengths of all codes.
-fn lengths_len(record_bits: u32) -> u64 {
+pub(super) fn lengths_len(record_bits: u32) -> u64 {
     (CONTEXTS * symbols(record_bits) / 2) as u64
 }
 
@@ -285,7 +297,84 @@ fn lengths_len(record_bits: u32) -> u64 {
 /// answer may be an error; a record is always one of the index.
 /// [`Index::verify`](super::Index::verify) checks that no two rows have the same record.
 #[derive(Debug, Clone, Copy)]
-pub struct RowMap<'a> {
+pub struct RowMap<'a>(Kind<'a>);
+
+#[derive(Debug, Clone, Copy)]
+enum Kind<'a> {
+    Steps(StepMap<'a>),
+    Flows(FlowRowMap<'a>),
+}
+
+impl<'a> RowMap<'a> {
+    /// Checks the head of the section and its length. The codes are read by the first call.
+    pub(crate) fn open(
+        section: Section<'a>,
+        rows: u32,
+        codes: &'a std::sync::OnceLock<Codes>,
+    ) -> Result<Self, IndexError> {
+        StepMap::open(section, rows, codes).map(|map| Self(Kind::Steps(map)))
+    }
+
+    pub(crate) fn of_flows(map: FlowRowMap<'a>) -> Self {
+        Self(Kind::Flows(map))
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> u32 {
+        match &self.0 {
+            Kind::Steps(map) => map.rows,
+            Kind::Flows(map) => map.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The record that a row stands for.
+    pub fn get(&self, row: u32) -> Result<u32, IndexError> {
+        match &self.0 {
+            Kind::Steps(map) => map.get(row),
+            Kind::Flows(map) => map.get(row),
+        }
+    }
+
+    /// Appends the record of each of these rows, which ascend, so that no block is decoded twice.
+    pub fn records(&self, rows: &[u32], target: &mut Vec<u32>) -> Result<(), IndexError> {
+        match &self.0 {
+            Kind::Steps(map) => map.records(rows, target),
+            Kind::Flows(map) => map.records(rows, target),
+        }
+    }
+
+    /// The records of all rows, in order. After an error it ends.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = Result<u32, IndexError>> + 'a> {
+        match self.0 {
+            Kind::Steps(map) => Box::new(map.iter()),
+            Kind::Flows(map) => match map.all() {
+                Ok(records) => Box::new(records.into_iter().map(Ok)),
+                Err(error) => Box::new(std::iter::once(Err(error))),
+            },
+        }
+    }
+
+    /// Visits all rows and records, and checks that the bytes are those that the writer writes for
+    /// them.
+    pub(crate) fn verify(
+        &self,
+        visit: &mut dyn FnMut(u64, u64) -> Result<(), IndexError>,
+    ) -> Result<(), IndexError> {
+        match &self.0 {
+            Kind::Steps(map) => map.verify(visit),
+            Kind::Flows(map) => map.verify(),
+        }
+    }
+}
+
+/// The row map of a table, or of a segment of version 1.
+#[derive(Debug, Clone, Copy)]
+struct StepMap<'a> {
     section: Section<'a>,
     codes: &'a Codes,
     starts: Packed<'a>,
@@ -294,9 +383,8 @@ pub struct RowMap<'a> {
     rows: u32,
 }
 
-impl<'a> RowMap<'a> {
-    /// Checks the head of the section and its length. The codes are read by the first call.
-    pub(crate) fn open(
+impl<'a> StepMap<'a> {
+    fn open(
         section: Section<'a>,
         rows: u32,
         codes: &'a std::sync::OnceLock<Codes>,
@@ -320,33 +408,21 @@ impl<'a> RowMap<'a> {
         let codes = match codes.get() {
             Some(codes) => codes,
             None => {
-                let read = Codes::open(section, record_bits(rows))?;
+                let read = Codes::open(section, HEAD_LEN, record_bits(rows))?;
                 codes.get_or_init(|| read)
             }
         };
         Ok(Self { section, codes, starts, blocks_start, rows })
     }
 
-    /// How many rows there are.
-    pub fn len(&self) -> u32 {
-        self.rows
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.rows == 0
-    }
-
-    /// The record that a row stands for.
-    pub fn get(&self, row: u32) -> Result<u32, IndexError> {
+    fn get(&self, row: u32) -> Result<u32, IndexError> {
         let mut records = [0; BLOCK_ROWS];
         let inside = self.within(row)?;
         self.read_block(row / BLOCK_ROWS_32, inside + 1, &mut records)?;
         Ok(records[inside])
     }
 
-    /// Appends the record of each of these rows, which ascend, so that no block is decoded twice.
-    pub fn records(&self, rows: &[u32], target: &mut Vec<u32>) -> Result<(), IndexError> {
+    fn records(&self, rows: &[u32], target: &mut Vec<u32>) -> Result<(), IndexError> {
         let mut records = [0; BLOCK_ROWS];
         for some in rows.chunk_by(|a, b| a / BLOCK_ROWS_32 == b / BLOCK_ROWS_32) {
             let most = some.iter().copied().max().unwrap_or(0);
@@ -358,7 +434,7 @@ impl<'a> RowMap<'a> {
     }
 
     /// The records of all rows, in order, decoded a block at a time. After an error it ends.
-    pub fn iter(&self) -> RowMapIter<'a> {
+    fn iter(&self) -> RowMapIter<'a> {
         RowMapIter { map: *self, next: 0, records: [0; BLOCK_ROWS], failed: false }
     }
 
@@ -446,7 +522,7 @@ impl<'a> RowMap<'a> {
 
     /// Visits all rows and records, and checks that the bytes are those that the writer writes for
     /// them with these codes.
-    pub(crate) fn verify(
+    fn verify(
         &self,
         visit: &mut dyn FnMut(u64, u64) -> Result<(), IndexError>,
     ) -> Result<(), IndexError> {
@@ -480,10 +556,10 @@ impl<'a> RowMap<'a> {
 const BLOCK_ROWS_32: u32 = 128;
 const _: () = assert!(BLOCK_ROWS_32 as usize == BLOCK_ROWS);
 
-/// The records of all rows in order; made by [`RowMap::iter`].
+/// The records of all rows in order.
 #[derive(Debug, Clone)]
-pub struct RowMapIter<'a> {
-    map: RowMap<'a>,
+struct RowMapIter<'a> {
+    map: StepMap<'a>,
     next: u32,
     records: [u32; BLOCK_ROWS],
     failed: bool,

@@ -1,17 +1,16 @@
 //! What the bytes of an index file are used for.
 
-use tapdex_bitmap::Codec;
-
 use super::format::SectionKind;
 use super::reader::Index;
+use super::v2::Form;
 
 /// Bytes of an index file that have the same use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
     /// A field; or a kind of section that belongs to no column; or `rest`.
     pub name: String,
-    /// The codec of its columns, if it is a field.
-    pub codec: Option<Codec>,
+    /// The form of its columns, if it is a field.
+    pub form: Option<Form>,
     /// How many columns these are.
     pub columns: u64,
     /// How many bytes.
@@ -20,19 +19,22 @@ pub struct Share {
 
 impl Index {
     /// What the bytes of the file are used for: first fields, with an entry for each of their
-    /// codecs; then sections that belong to no column; and last the rest, so that together they are
+    /// forms; then sections that belong to no column; and last the rest, so that together they are
     /// all bytes.
     pub fn shares(&self) -> Vec<Share> {
+        if let Some(schema) = self.flow_schema() {
+            return self.flow_shares(schema);
+        }
         let mut shares: Vec<Share> = Vec::new();
         let mut of_column = Vec::new();
         for field in &self.schema().fields {
             for column in &field.columns {
-                let same =
-                    |share: &Share| share.name == field.name && share.codec == Some(column.codec);
+                let form = Some(Form::Bitmaps(column.codec));
+                let same = |share: &Share| share.name == field.name && share.form == form;
                 let place = shares.iter().position(same).unwrap_or(shares.len());
                 if place == shares.len() {
-                    let (name, codec) = (field.name.clone(), Some(column.codec));
-                    shares.push(Share { name, codec, columns: 0, bytes: 0 });
+                    let name = field.name.clone();
+                    shares.push(Share { name, form, columns: 0, bytes: 0 });
                 }
                 shares[place].columns += 1;
                 of_column.push(place);
@@ -44,8 +46,8 @@ impl Index {
             let place = match (column, section.kind) {
                 (Some(place), _) => place,
                 (None, Some(kind)) if kind != SectionKind::Schema => {
-                    let (name, codec) = (kind.name().to_owned(), None);
-                    shares.push(Share { name, codec, columns: 0, bytes: 0 });
+                    let name = kind.name().to_owned();
+                    shares.push(Share { name, form: None, columns: 0, bytes: 0 });
                     shares.len() - 1
                 }
                 _ => continue,
@@ -53,7 +55,7 @@ impl Index {
             shares[place].bytes += section.len_bytes;
             rest = rest.saturating_sub(section.len_bytes);
         }
-        shares.push(Share { name: "rest".to_owned(), codec: None, columns: 0, bytes: rest });
+        shares.push(Share { name: "rest".to_owned(), form: None, columns: 0, bytes: rest });
         shares
     }
 }

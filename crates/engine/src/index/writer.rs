@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::build::ColumnIndex;
 use super::format::{
-    BLOCK_LEN, Entry, Footer, NO_COLUMN, NOTE_LEN_MAX, RowOrder, SectionKind, aligned,
-    check_schema, encode_header, encode_schema, size,
+    BLOCK_LEN, Entry, Footer, NO_COLUMN, NOTE_LEN_MAX, RowOrder, SectionKind, TABLE_VERSION,
+    aligned, check_schema, encode_header, encode_schema, size,
 };
 use super::marks::{self, Mark};
 use super::packed;
@@ -74,7 +74,7 @@ impl<'s> IndexWriter<'s> {
             order: RowOrder::Arrival,
             entries: vec![],
         };
-        writer.pending.append(&encode_header())?;
+        writer.pending.append(&encode_header(TABLE_VERSION))?;
         Ok(writer)
     }
 
@@ -318,7 +318,12 @@ impl<'s> IndexWriter<'s> {
 }
 
 /// The error for bad input to a section.
-fn bad_input(kind: SectionKind, what: &'static str, expected: Expected, got: u64) -> IndexError {
+pub(super) fn bad_input(
+    kind: SectionKind,
+    what: &'static str,
+    expected: Expected,
+    got: u64,
+) -> IndexError {
     IndexError::BadInput { section: kind.name().into(), what, expected, got }
 }
 
@@ -342,17 +347,21 @@ fn append_numbers<T: Copy, const N: usize>(
 
 /// A file under its temporary name. It is removed unless it is published.
 #[derive(Debug)]
-struct Pending<'s> {
+pub(super) struct Pending<'s> {
     storage: &'s dyn Publish,
     /// The temporary name.
     path: PathBuf,
     /// `None` once it was published or removed.
     file: Option<Box<dyn AppendFile>>,
-    len: u64,
+    pub(super) len: u64,
 }
 
 impl<'s> Pending<'s> {
-    fn create(storage: &'s dyn Publish, path: PathBuf, rights: Rights) -> Result<Self, IndexError> {
+    pub(super) fn create(
+        storage: &'s dyn Publish,
+        path: PathBuf,
+        rights: Rights,
+    ) -> Result<Self, IndexError> {
         match storage.create(&path, rights) {
             Ok(file) => Ok(Self { storage, path, file: Some(file), len: 0 }),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -375,7 +384,7 @@ impl<'s> Pending<'s> {
         }
     }
 
-    fn append(&mut self, bytes: &[u8]) -> Result<(), IndexError> {
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), IndexError> {
         let result = self.file()?.append(bytes);
         result.map_err(|error| IndexError::io("write", &self.path, error))?;
         self.len += bytes.len() as u64;
@@ -389,7 +398,7 @@ impl<'s> Pending<'s> {
     }
 
     /// Passes a result on; after an error the file is removed.
-    fn settle<T>(&mut self, result: Result<T, IndexError>) -> Result<T, IndexError> {
+    pub(super) fn settle<T>(&mut self, result: Result<T, IndexError>) -> Result<T, IndexError> {
         if result.is_err() {
             self.remove();
         }
@@ -397,7 +406,7 @@ impl<'s> Pending<'s> {
     }
 
     /// Makes the file durable and gives it its own name.
-    fn publish(&mut self, target: &Path) -> Result<(), IndexError> {
+    pub(super) fn publish(&mut self, target: &Path) -> Result<(), IndexError> {
         let result = self.file()?.sync();
         result.map_err(|error| IndexError::io("sync", &self.path, error))?;
         let renamed = self.storage.rename(&self.path, target);

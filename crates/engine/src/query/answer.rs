@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BinaryHeap};
 
-use tapdex_bitmap::Chunks;
+use tapdex_bitmap::{Chunks, RunSet};
 
 use super::control::Control;
 use super::filter::{Expr, Syntax};
@@ -22,6 +22,9 @@ use crate::packet::{Headers, LinkType};
 
 /// Marks whose packets are read before the search checks whether it has enough.
 const MARKS_AT_ONCE: usize = 16;
+/// If this many times fewer rows are found than there are, their packets are read sooner than the
+/// flows of all.
+const FEW_ROWS: u32 = 64;
 
 /// The answer of a segment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,6 +34,9 @@ pub struct Answer {
     /// Which ones, by their number in order of arrival, ascending; empty if only the count was
     /// asked for.
     pub records: Vec<u32>,
+    /// More of them, if [`Search::rows`](super::Search::rows) asked: rows of the index, as
+    /// ascending runs that do not touch, given by their first and last.
+    pub rows: Vec<(u32, u32)>,
     /// If only the earliest were asked for: no packet before this time is undecided, and some from
     /// then on are. `None` if all packets were decided.
     pub undecided_from_ns: Option<u64>,
@@ -56,6 +62,8 @@ pub(super) enum Wanted {
     Count,
     /// Which ones.
     Records,
+    /// Which ones, as rows where the index can sum up their flows.
+    Rows,
     /// At least this many of the earliest ones.
     Earliest(u64),
 }
@@ -100,6 +108,7 @@ impl Query {
         asking.ask_columns()?;
         asking.ask_marks()?;
         asking.ask_packets()?;
+        segment.index().check_flows().map_err(asking.damaged())?;
         Ok(asking.finish())
     }
 
@@ -258,10 +267,15 @@ impl<'a> Asking<'a> {
         sure: Set<'a>,
         unsure: Option<Set<'a>>,
     ) -> Result<(), ArchiveError> {
-        if self.wanted == Wanted::Count && self.time == Time::Inside {
-            self.counted += sure.into_rows(self.segment.index().rows()).count();
-        } else {
-            self.matching.extend(records(self.segment, sure)?);
+        let index = self.segment.index();
+        match self.wanted {
+            Wanted::Count if self.time == Time::Inside => {
+                self.counted += sure.into_rows(index.rows()).count();
+            }
+            Wanted::Rows if self.time == Time::Inside && index.has_volumes() => {
+                self.take_rows(sure)?;
+            }
+            _ => self.matching.extend(records(self.segment, sure)?),
         }
         let Some(unsure) = unsure else { return Ok(()) };
         let found = records(self.segment, unsure)?;
@@ -271,6 +285,20 @@ impl<'a> Asking<'a> {
                 Err(refusal) => self.answer.refused.push(refusal),
             }
         }
+        Ok(())
+    }
+
+    /// Takes rows that match as they are, unless they are so few that their packets are read soon.
+    fn take_rows(&mut self, sure: Set<'a>) -> Result<(), ArchiveError> {
+        let rows = self.segment.index().rows();
+        let runs = runs(sure, rows);
+        let count: u64 = runs.iter().map(|&(first, last)| u64::from(last - first) + 1).sum();
+        if count < u64::from(rows / FEW_ROWS) {
+            self.matching.extend(records_of_rows(self.segment, &runs)?);
+            return Ok(());
+        }
+        self.counted += count;
+        self.answer.rows.extend(runs);
         Ok(())
     }
 
@@ -302,7 +330,7 @@ impl<'a> Asking<'a> {
         }
         match self.wanted {
             Wanted::Earliest(most) => self.read_earliest(most),
-            Wanted::Count | Wanted::Records => self.read_all(),
+            Wanted::Count | Wanted::Records | Wanted::Rows => self.read_all(),
         }
     }
 
@@ -413,6 +441,9 @@ impl<'a> Asking<'a> {
             self.matching.sort_unstable();
             self.answer.records = self.matching;
         }
+        // Those of several links were appended one after the other.
+        self.answer.rows.sort_unstable();
+        self.answer.rows = joined(self.answer.rows);
         self.answer
     }
 }
@@ -466,6 +497,49 @@ pub(super) fn records(segment: &Segment, set: Set<'_>) -> Result<Vec<u32>, Archi
     row_map.records(&rows, &mut records).map_err(damaged)?;
     sort_records(&mut records, index.rows());
     Ok(records)
+}
+
+/// The records of runs of rows, ascending. Runs ascend, and do not overlap.
+pub(super) fn records_of_rows(
+    segment: &Segment,
+    runs: &[(u32, u32)],
+) -> Result<Vec<u32>, ArchiveError> {
+    let set = match runs {
+        [] => Set::None,
+        &[(0, last)] if last + 1 == segment.index().rows() => Set::All,
+        _ => Set::Rows(Box::new(RunSet::new(runs.to_vec())), 0),
+    };
+    records(segment, set)
+}
+
+/// A set of rows as ascending runs.
+fn runs(set: Set<'_>, rows: u32) -> Vec<(u32, u32)> {
+    let mut runs = Vec::new();
+    if matches!(set, Set::None) || rows == 0 {
+        return runs;
+    }
+    if matches!(set, Set::All) {
+        return vec![(0, rows - 1)];
+    }
+    let mut set = set.into_rows(rows);
+    let mut from = 0;
+    while let Some(key) = set.seek(from) {
+        set.load().for_each_run(|first, last| runs.push((key << 16 | first, key << 16 | last)));
+        from = key + 1;
+    }
+    joined(runs)
+}
+
+/// Ascending runs, with those joined that touch.
+fn joined(mut runs: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
+    runs.dedup_by(|next, before| {
+        let joins = before.1.checked_add(1) == Some(next.0);
+        if joins {
+            before.1 = next.1;
+        }
+        joins
+    });
+    runs
 }
 
 /// Sorts records, each of which occurs once and is below `rows`.

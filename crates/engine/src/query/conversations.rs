@@ -73,6 +73,7 @@ impl Answers {
     ///
     /// [`Search::records`]: super::Search::records
     pub fn add_conversations(&mut self, query: &Query) -> Result<(), SearchError> {
+        self.rows_to_records();
         let mut unread = UnreadPackets::default();
         let conversations = self.conversations(&mut unread)?;
         let mut failed: Vec<Option<ArchiveError>> = self.segments.iter().map(|_| None).collect();

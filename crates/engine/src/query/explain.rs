@@ -84,7 +84,7 @@ impl Query {
             };
             let holds = holds.map_err(damaged)?;
             let weight = match &holds {
-                Set::Rows(_, weight) => *weight,
+                Set::Rows(_, weight) | Set::Conversations(_, weight) => *weight,
                 Set::None | Set::All => 0,
             };
             let unknown = planner.unknown_to(term).map_err(damaged)?;

@@ -1,5 +1,8 @@
 //! Conversations: who talked to whom, how much each sent, and how it ended.
 
+mod table;
+
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,6 +10,7 @@ use std::sync::Arc;
 
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
+use super::answer::{Answer, records_of_rows};
 use super::control::Control;
 use super::question::Query;
 use super::search::{Answers, SearchError};
@@ -14,6 +18,7 @@ use crate::archive::{ArchiveError, Gap, Segment, UnreadPackets};
 use crate::capture::Record;
 use crate::community_id::{CommunityId, Ports};
 use crate::packet::{Headers, decode, protocol};
+use table::{Rest, Table};
 
 /// The most conversations that can be summed up. All are kept in memory, a few hundred bytes each.
 pub const FLOWS_MAX: usize = 1 << 22;
@@ -55,6 +60,11 @@ impl Sent {
         let flags = if headers.l4 == protocol::TCP { headers.tcp_flags } else { 0 };
         self.packets += 1;
         self.bytes += u64::from(bytes);
+        self.add_flags(flags);
+    }
+
+    /// Adds the flags of a packet.
+    fn add_flags(&mut self, flags: u8) {
         self.tcp_flags |= flags;
         self.asked |= flags & (SYN | ACK) == SYN;
         self.accepted |= flags & (SYN | ACK) == SYN | ACK;
@@ -108,7 +118,7 @@ impl Flow {
 
     /// The time from the first packet to the last.
     pub fn duration_ns(&self) -> u64 {
-        self.last_ns - self.first_ns
+        self.last_ns.saturating_sub(self.first_ns)
     }
 
     /// Its Community ID, version 1.
@@ -237,11 +247,33 @@ struct Tally {
     sent: [Sent; 2],
 }
 
+/// Nothing.
+impl Default for Tally {
+    fn default() -> Self {
+        let first = (u64::MAX, usize::MAX, u32::MAX, 0);
+        Self { first, last_ns: 0, sent: [Sent::default(); 2] }
+    }
+}
+
 impl Tally {
+    /// What they are sorted by, if that can be told without times.
+    fn size(&self, order: FlowOrder) -> Option<u64> {
+        let sum = |of: fn(&Sent) -> u64| Some(self.sent.iter().map(of).sum());
+        match order {
+            FlowOrder::Bytes => sum(|sent| sent.bytes),
+            FlowOrder::Packets => sum(|sent| sent.packets),
+            FlowOrder::Duration | FlowOrder::Start => None,
+        }
+    }
+
     fn merge(&mut self, other: &Self) {
         self.first = self.first.min(other.first);
         self.last_ns = self.last_ns.max(other.last_ns);
         self.sent.iter_mut().zip(&other.sent).for_each(|(sent, other)| sent.merge(other));
+    }
+
+    fn duration_ns(&self) -> u64 {
+        self.last_ns.saturating_sub(self.first.0)
     }
 
     /// Which end has started the conversation.
@@ -283,7 +315,10 @@ impl From<(Key, Tally)> for Flow {
 /// The conversations of some packets.
 #[derive(Debug, Default)]
 struct Tallies {
-    by_key: HashMap<Key, Tally>,
+    /// The numbers of conversations.
+    numbers: HashMap<Key, u32>,
+    /// By their numbers.
+    all: Vec<(Key, Tally)>,
     other_packets: u64,
     unread: UnreadPackets,
 }
@@ -300,7 +335,7 @@ impl Tallies {
         let mut each = |number: u32, record: &Record<'_>| {
             decode(record.link, record.swapped, record.data, &mut headers);
             tallies.add(place, number, record, &headers);
-            Ok(tallies.by_key.len() <= FLOWS_MAX && !control.is_cancelled())
+            Ok(tallies.all.len() <= FLOWS_MAX && !control.is_cancelled())
         };
         let unread = segment.packets()?.for_each(records.iter().copied(), &mut each)?;
         tallies.unread = unread;
@@ -319,43 +354,111 @@ impl Tallies {
             sent: [Sent::default(); 2],
         };
         tally.sent[sender].add(headers, record.wire_len);
-        self.by_key.entry(key).and_modify(|known| known.merge(&tally)).or_insert(tally);
+        self.merge_one(key, &tally);
+    }
+
+    /// Adds what is known about a conversation, and returns its number.
+    fn merge_one(&mut self, key: Key, tally: &Tally) -> u32 {
+        let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        let number = *self.numbers.entry(key).or_insert(next);
+        match self.all.get_mut(number as usize) {
+            Some((_, known)) => known.merge(tally),
+            None => self.all.push((key, *tally)),
+        }
+        number
+    }
+
+    /// The protocol of a conversation.
+    fn protocol(&self, number: u32) -> u8 {
+        self.all.get(number as usize).map_or(0, |(key, _)| key.protocol)
+    }
+
+    /// Which conversations may be among the first `most` in an order that needs no times.
+    fn may_be_first(&self, order: FlowOrder, most: usize) -> Vec<bool> {
+        let size = |(_, tally): &(Key, Tally)| tally.size(order);
+        let mut sizes: Vec<Option<u64>> = self.all.iter().map(size).collect();
+        let least = match most.checked_sub(1) {
+            None => return vec![false; self.all.len()],
+            Some(last) if last < sizes.len() => {
+                *sizes.select_nth_unstable_by_key(last, |&size| Reverse(size)).1
+            }
+            Some(_) => None,
+        };
+        self.all.iter().map(|tally| size(tally) >= least).collect()
     }
 
     fn into_flows(self, order: FlowOrder, most: usize) -> Flows {
-        let Self { by_key, other_packets, .. } = self;
-        let sums = by_key.values().flat_map(|tally| &tally.sent);
+        let Self { all, other_packets, .. } = self;
+        let sums = all.iter().flat_map(|(_, tally)| &tally.sent);
         let (packets, bytes) = sums
             .fold((0, 0), |(packets, bytes), sent| (packets + sent.packets, bytes + sent.bytes));
-        let len = by_key.len();
-        let flows = first_in_order(by_key.into_iter().collect(), order, most);
+        let len = all.len();
+        let flows = first_in_order(all, order, most);
         Flows { flows, len, packets, bytes, other_packets }
     }
 
     fn merge(&mut self, other: Self) {
         self.other_packets += other.other_packets;
         self.unread.extend(other.unread);
-        for (key, tally) in other.by_key {
-            self.by_key.entry(key).and_modify(|known| known.merge(&tally)).or_insert(tally);
+        for (key, tally) in other.all {
+            self.merge_one(key, &tally);
         }
     }
 }
 
-/// The packets that were found in a segment, and its place among the segments.
-type FoundIn<'a> = (usize, (&'a Arc<Segment>, &'a [u32]));
+/// A segment in which packets were found, and its place among the segments.
+type FoundIn<'a> = (usize, &'a Arc<Segment>, &'a Answer);
+
+/// Sums up the conversations of a segment: flows that were found whole in its index, others from
+/// their packets, unless these cannot be read.
+fn sum_up(
+    (place, segment, answer): FoundIn<'_>,
+    control: &Control,
+) -> (Option<Table>, Result<Tallies, ArchiveError>) {
+    let mut records = Cow::Borrowed(&answer.records);
+    let mut table = None;
+    if !answer.rows.is_empty() {
+        let found = Table::of_rows(place, segment, &answer.rows)
+            .map_err(|error| ArchiveError::index(segment.path())(error))
+            .and_then(|(found, parts)| Ok((found, records_of_rows(segment, &parts)?)));
+        match found {
+            Ok((found, more)) => {
+                table = Some(found);
+                records.to_mut().extend(more);
+                records.to_mut().sort_unstable();
+            }
+            Err(error) => return (None, Err(error)),
+        }
+    }
+    match records.is_empty() {
+        true => (table, Ok(Tallies::default())),
+        false => (table, Tallies::read(place, segment, &records, control)),
+    }
+}
+
+/// What the indexes of some segments say about conversations.
+type Tables = Vec<(Arc<Segment>, Table)>;
 
 impl Answers {
-    /// The conversations of the packets that [`Search::records`] has found: the first `most` of
-    /// them in an order, and sums of all.
+    /// The conversations of the packets that [`Search::rows`] or [`Search::records`] has found: the
+    /// first `most` of them in an order, and sums of all.
     ///
     /// Only the packets that were found count, also for who the client is and for the state;
-    /// [`whole_flows`](Self::whole_flows) has the others of the conversations as well. What cannot
-    /// be read is left out and becomes a [`Gap`]. It is an error if there are more than
-    /// [`FLOWS_MAX`].
+    /// [`whole_flows`](Self::whole_flows) has the others of the conversations as well. After
+    /// [`Search::rows`], the index sums conversations up by bytes and packets, and few packets are
+    /// read. What has to be read and cannot be is left out, or only its times if the index has the
+    /// rest; it becomes a [`Gap`]. It is an error if there are more than [`FLOWS_MAX`].
     ///
+    /// [`Search::rows`]: super::Search::rows
     /// [`Search::records`]: super::Search::records
     pub fn flows(&mut self, order: FlowOrder, most: usize) -> Result<Flows, SearchError> {
-        Ok(self.tallies()?.into_flows(order, most))
+        // Other orders need the times of all.
+        if matches!(order, FlowOrder::Duration | FlowOrder::Start) {
+            self.rows_to_records();
+        }
+        let (mut tallies, tables) = self.tallies()?;
+        self.add_rest(&mut tallies, &tables, order, most)?;
+        Ok(tallies.into_flows(order, most))
     }
 
     /// The same with all packets of these conversations, from the times of the query. It is an
@@ -370,58 +473,93 @@ impl Answers {
         if query.filter().expr().is_none() {
             return self.flows(order, most);
         }
-        let found = self.tallies()?;
+        self.rows_to_records();
+        let (found, _) = self.tallies()?;
         self.add_conversations(query)?;
-        let mut whole = self.tallies()?;
+        let (mut whole, _) = self.tallies()?;
         // What was added does not tell VLANs and types of ICMP apart.
-        whole.by_key.retain(|key, _| found.by_key.contains_key(key));
+        whole.all.retain(|(key, _)| found.numbers.contains_key(key));
         whole.other_packets = found.other_packets;
         Ok(whole.into_flows(order, most))
     }
 
-    fn tallies(&mut self) -> Result<Tallies, SearchError> {
-        let mut tallies = Tallies::default();
+    fn tallies(&mut self) -> Result<(Tallies, Tables), SearchError> {
+        let (mut tallies, mut tables) = (Tallies::default(), Vec::new());
         let mut gaps = Vec::new();
-        let found: Vec<FoundIn<'_>> = self.found().enumerate().collect();
+        let found = (0..).zip(&self.segments).map(|(place, (segment, a))| (place, segment, a));
+        let has_any = |(_, _, a): &FoundIn<'_>| !a.records.is_empty() || !a.rows.is_empty();
+        let found: Vec<FoundIn<'_>> = found.filter(has_any).collect();
         for some in found.chunks(SEGMENTS_AT_A_TIME) {
-            let read = |&(place, (segment, records)): &FoundIn<'_>| {
-                Tallies::read(place, segment, records, &self.control)
-            };
+            let sum_up = |&found: &FoundIn<'_>| sum_up(found, &self.control);
             // Threads take longer to start than a few packets take to be read.
-            let parts: Vec<Result<Tallies, ArchiveError>> = match some.len() {
-                1 => some.iter().map(read).collect(),
-                _ => some.par_iter().map(read).collect(),
+            let parts: Vec<_> = match some.len() {
+                1 => some.iter().map(sum_up).collect(),
+                _ => some.par_iter().map(sum_up).collect(),
             };
             if self.control.is_cancelled() {
                 return Err(SearchError::Cancelled);
             }
-            for ((_, (segment, _)), part) in some.iter().zip(parts) {
-                match part {
-                    Ok(part) => tallies.merge(part),
+            for (&(_, segment, _), (table, read)) in some.iter().zip(parts) {
+                if let Some(mut table) = table {
+                    table.add_to(&mut tallies);
+                    tables.push((Arc::clone(segment), table));
+                }
+                match read {
+                    Ok(read) => tallies.merge(read),
                     Err(error) => gaps.push(Gap::of_lost(segment, error)),
                 }
             }
-            if tallies.by_key.len() > FLOWS_MAX {
+            if tallies.all.len() > FLOWS_MAX {
                 return Err(SearchError::TooManyConversations { most: FLOWS_MAX });
             }
         }
         self.add_gaps(gaps);
         self.add_unread(std::mem::take(&mut tallies.unread));
-        Ok(tallies)
+        Ok((tallies, tables))
+    }
+
+    /// Adds what tables lack, of the conversations that may be among the first ones.
+    fn add_rest(
+        &mut self,
+        tallies: &mut Tallies,
+        tables: &[(Arc<Segment>, Table)],
+        order: FlowOrder,
+        most: usize,
+    ) -> Result<(), SearchError> {
+        if tables.is_empty() {
+            return Ok(());
+        }
+        let chosen = tallies.may_be_first(order, most);
+        let rest_of = |(segment, table): &(Arc<Segment>, Table)| {
+            table.rest_of(segment, tallies, &chosen, &self.control)
+        };
+        let parts: Vec<_> = match tables.len() {
+            1 => tables.iter().map(rest_of).collect(),
+            _ => tables.par_iter().map(rest_of).collect(),
+        };
+        if self.control.is_cancelled() {
+            return Err(SearchError::Cancelled);
+        }
+        for ((segment, _), Rest { tallies: rest, unread }) in tables.iter().zip(parts) {
+            for (number, more) in rest {
+                if let Some((_, known)) = tallies.all.get_mut(number as usize) {
+                    known.merge(&more);
+                }
+            }
+            match unread {
+                Ok(unread) => self.add_unread(unread),
+                Err(error) => self.add_gaps([Gap::of_lost(segment, error)]),
+            }
+        }
+        Ok(())
     }
 }
 
 /// The first conversations in an order; of equal ones, the earlier.
 fn first_in_order(mut all: Vec<(Key, Tally)>, order: FlowOrder, most: usize) -> Vec<Flow> {
-    let sum = |tally: &Tally, of: fn(&Sent) -> u64| tally.sent.iter().map(of).sum::<u64>();
     let rank = |(key, tally): &(Key, Tally)| {
-        let size = match order {
-            FlowOrder::Bytes => sum(tally, |sent| sent.bytes),
-            FlowOrder::Packets => sum(tally, |sent| sent.packets),
-            FlowOrder::Duration => tally.last_ns - tally.first.0,
-            FlowOrder::Start => 0,
-        };
-        (Reverse(size), tally.first.0, *key)
+        let duration = if order == FlowOrder::Duration { tally.duration_ns() } else { 0 };
+        (Reverse(tally.size(order).unwrap_or(duration)), tally.first.0, *key)
     };
     if most < all.len() {
         all.select_nth_unstable_by_key(most, rank);

@@ -153,6 +153,7 @@ impl Answers {
 
     /// Counts in each segment that has packets. Returns how many packets were read.
     fn each_found(&mut self, count: &mut CountSegment<'_>) -> Result<u64, SearchError> {
+        self.rows_to_records();
         let (mut read, mut unread, mut failed) = (0, UnreadPackets::default(), Vec::new());
         for (segment, records) in self.found() {
             if self.control.is_cancelled() {
@@ -317,8 +318,6 @@ fn common(a: impl Iterator<Item = u32>, b: &[u32]) -> Vec<u32> {
 
 /// How many rows have each value of a field. An error if the segment does not know it: see
 /// [`Columns`](crate::archive::Columns).
-///
-/// Rows of one value that follow each other, as in flow order most do, are counted at once.
 pub fn count_values(
     segment: &Segment,
     field: Field,
@@ -327,49 +326,16 @@ pub fn count_values(
 ) -> Result<(), ArchiveError> {
     let damaged = |error| ArchiveError::index(segment.path())(error);
     let columns = segment.columns();
-    let rows_len = columns.rows() as usize;
-    let mut values =
-        vec![0_u128; if rows.is_none_or(|rows| !rows.is_empty()) { rows_len } else { 0 }];
-    if values.is_empty() {
+    let len = rows.map_or(columns.rows() as usize, <[u32]>::len) as u64;
+    if len == 0 {
         return Ok(());
     }
-    if let Some(found) = columns.read(field).map_err(damaged)? {
-        let mut after = found.field().bits();
-        for column in found.columns() {
-            let column = column.map_err(damaged)?;
-            after -= column.width().bits();
-            for (i, key) in column.keys().enumerate().filter(|&(_, key)| key != 0) {
-                let digit = u128::from(key) << after;
-                let bitmap = column.bitmap(i).map_err(damaged)?;
-                let mut chunks = bitmap.chunks();
-                let mut from = 0;
-                while let Some(key) = chunks.seek(from) {
-                    let base = (key as usize) << 16;
-                    chunks.load().for_each_run(|first, last| {
-                        let run = base + first as usize..=base + last as usize;
-                        values[run].iter_mut().for_each(|value| *value |= digit);
-                    });
-                    from = key + 1;
-                }
-            }
-        }
-    }
-    let mut add = |value: u128, count: u64| *counts.entry(value).or_default() += count;
-    let mut run: Option<(u128, u64)> = None;
-    let mut take = |value: u128| match &mut run {
-        Some((last, count)) if *last == value => *count += 1,
-        _ => {
-            if let Some((value, count)) = run.replace((value, 1)) {
-                add(value, count);
-            }
-        }
+    let found = match columns.read(field).map_err(damaged)? {
+        Some(column) => column.count(rows).map_err(damaged)?,
+        None => vec![(0, len)],
     };
-    match rows {
-        None => values.iter().for_each(|&value| take(value)),
-        Some(rows) => rows.iter().for_each(|&row| take(values[row as usize])),
-    }
-    if let Some((value, count)) = run {
-        add(value, count);
+    for (value, count) in found {
+        *counts.entry(value).or_default() += count;
     }
     Ok(())
 }

@@ -23,9 +23,9 @@ use super::lists;
 use crate::archive::Columns;
 use crate::error::IndexError;
 use crate::fields::Field;
-use crate::index::Rows;
+use crate::index::{Conversations, Found, Rows};
 use crate::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPES_VLAN, Encap};
-use lookup::masked_digits;
+pub(crate) use lookup::Sought;
 
 /// Rows of a segment, or none or all of them, which need not be joined with anything.
 pub(crate) enum Set<'a> {
@@ -34,6 +34,19 @@ pub(crate) enum Set<'a> {
     /// With the bytes of the bitmaps that have to be read for them: a measure of how many rows
     /// there are at most.
     Rows(Rows<'a>, u64),
+    /// All rows of some conversations, but not of all.
+    Conversations(Conversations<'a>, u64),
+}
+
+impl<'a> From<Found<'a>> for Set<'a> {
+    fn from(found: Found<'a>) -> Self {
+        match found {
+            Found::None => Self::None,
+            Found::All => Self::All,
+            Found::Some(rows, weight) => Self::Rows(rows, weight),
+            Found::Conversations(found, weight) => Self::of_conversations(found, weight),
+        }
+    }
 }
 
 impl<'a> Set<'a> {
@@ -41,7 +54,15 @@ impl<'a> Set<'a> {
         match self {
             Self::None => 0,
             Self::All => u64::MAX,
-            Self::Rows(_, weight) => *weight,
+            Self::Rows(_, weight) | Self::Conversations(_, weight) => *weight,
+        }
+    }
+
+    fn of_conversations(found: Conversations<'a>, weight: u64) -> Self {
+        match () {
+            () if found.is_empty() => Self::None,
+            () if found.is_all() => Self::All,
+            () => Self::Conversations(found, weight),
         }
     }
 
@@ -49,12 +70,29 @@ impl<'a> Set<'a> {
     /// another has no rows.
     pub(crate) fn all_of(sets: Vec<Self>) -> Self {
         let mut rows = Vec::with_capacity(sets.len());
+        let mut common: Option<(Conversations<'a>, u64)> = None;
         for set in sets {
             match set {
                 Self::None => return Self::None,
                 Self::All => {}
                 Self::Rows(..) => rows.push(set),
+                Self::Conversations(found, weight) => {
+                    let both = match common.take() {
+                        None => (found, weight),
+                        Some((other, bytes)) => (other.and(&found), weight.min(bytes)),
+                    };
+                    if both.0.is_empty() {
+                        return Self::None;
+                    }
+                    common = Some(both);
+                }
             }
+        }
+        if let Some((found, weight)) = common {
+            if rows.is_empty() {
+                return Self::of_conversations(found, weight);
+            }
+            rows.push(Self::Rows(Box::new(found.into_rows()), weight));
         }
         rows.sort_by_key(Self::weight);
         let join = |left, right| match (left, right) {
@@ -67,15 +105,31 @@ impl<'a> Set<'a> {
     /// The rows that are in any of the sets.
     pub(crate) fn any_of(sets: Vec<Self>) -> Self {
         let (mut rows, mut weight) = (Vec::with_capacity(sets.len()), 0_u64);
+        let mut joined: Vec<Conversations<'a>> = Vec::new();
         for set in sets {
+            weight = weight.saturating_add(set.weight());
             match set {
                 Self::None => {}
                 Self::All => return Self::All,
-                Self::Rows(set, bytes) => {
-                    weight = weight.saturating_add(bytes);
-                    rows.push(set);
-                }
+                Self::Rows(set, _) => rows.push(set),
+                Self::Conversations(found, _) => joined.push(found),
             }
+        }
+        // By pairs, so that long lists of sets are not copied once for each.
+        while joined.len() > 1 {
+            let mut rest = std::mem::take(&mut joined).into_iter();
+            while let Some(one) = rest.next() {
+                joined.push(match rest.next() {
+                    Some(other) => one.or(other),
+                    None => one,
+                });
+            }
+        }
+        if let Some(found) = joined.pop() {
+            if rows.is_empty() || found.is_all() {
+                return Self::of_conversations(found, weight);
+            }
+            rows.push(Box::new(found.into_rows()));
         }
         if rows.len() <= 1 {
             return rows.pop().map_or(Self::None, |only| Self::Rows(only, weight));
@@ -91,6 +145,9 @@ impl<'a> Set<'a> {
             Self::Rows(set, weight) => {
                 Self::Rows(Box::new(set.complement(rows)), u64::MAX - weight.min(u64::MAX / 2))
             }
+            Self::Conversations(found, weight) => {
+                Self::of_conversations(found.complement(), u64::MAX - weight.min(u64::MAX / 2))
+            }
         }
     }
 
@@ -104,6 +161,7 @@ impl<'a> Set<'a> {
             Self::None => Box::new(union::<Cursor<'a>>([])),
             Self::All => Box::new(union::<Cursor<'a>>([]).complement(rows)),
             Self::Rows(set, _) => set,
+            Self::Conversations(found, _) => Box::new(found.into_rows()),
         }
     }
 }
@@ -216,17 +274,16 @@ impl<'a> Planner<'a> {
         let Some(first) = terms.first() else { return Ok(Set::None) };
         let found = terms.iter().map(|term| match &term.test {
             Test::Host4 { direction, address, mask, .. } => {
-                let end = |field: Field| self.masked(field, (*address).into(), (*mask).into());
-                self.ends(*direction, Field::IpSrc, Field::IpDst, &end)
+                let sought = Sought::Masked((*address).into(), (*mask).into());
+                self.ends(*direction, Field::IpSrc, Field::IpDst, &sought)
             }
             Test::Host6 { direction, address, mask } => {
-                let end = |field: Field| self.masked(field, *address, *mask);
-                self.ends(*direction, Field::Ip6Src, Field::Ip6Dst, &end)
+                let sought = Sought::Masked(*address, *mask);
+                self.ends(*direction, Field::Ip6Src, Field::Ip6Dst, &sought)
             }
             Test::Port { direction, ports, .. } => {
                 let range = u128::from(*ports.start())..=u128::from(*ports.end());
-                let end = |field: Field| self.range(field, range.clone());
-                self.ends(*direction, Field::PortSrc, Field::PortDst, &end)
+                self.ends(*direction, Field::PortSrc, Field::PortDst, &Sought::Range(range))
             }
             _ => self.holds(term),
         });
@@ -293,11 +350,7 @@ impl<'a> Planner<'a> {
         let Some(column) = self.columns.read(field)? else {
             return Ok(0);
         };
-        let mut least = u64::MAX / 4;
-        for digit in masked_digits(&column, value, mask).filter(|digit| digit.whole) {
-            least = least.min(self.columns.bitmap_len(digit.number, digit.wanted)?);
-        }
-        Ok(least)
+        column.weight(value, mask)
     }
 
     /// The rows that are unknown to any term of an expression.

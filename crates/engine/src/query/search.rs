@@ -10,7 +10,7 @@
 //! | the packets | [`Search::packets`], a stream | time |
 //! | the values of a field | [`Answers::top`] | most frequent first |
 //! | packets over time | [`Answers::over_time`] | time |
-//! | conversations | [`Answers::flows`] | bytes, packets, duration or start |
+//! | conversations | [`Search::rows`] and [`Answers::flows`] | bytes, packets, duration, start |
 //!
 //! Segments are asked in parallel if packets have to be read, and skipped if their times or keys
 //! rule them out. The stream asks them as it gets to their times: the first packets come at once,
@@ -32,7 +32,7 @@
 //! # }
 //! # drop(writer.finish()?);
 //!
-//! let archive = Archive::create(&folder.path().join("archive"), None, None)?;
+//! let archive = Archive::create(&folder.path().join("archive"), None)?;
 //! Ingest::new(&archive).run(&[Input::File(capture)])?;
 //!
 //! let query = Query::new(Filter::parse("tcp or udp", 0)?, TimeRange::ALL);
@@ -48,7 +48,7 @@
 
 use std::sync::Arc;
 
-use super::answer::{Answer, Wanted};
+use super::answer::{Answer, Wanted, records_of_rows};
 use super::control::Control;
 use super::filter::FilterError;
 use super::packets::PacketStream;
@@ -153,6 +153,12 @@ impl<'q> Search<'q> {
     /// Which packets match.
     pub fn records(&self) -> Result<Answers, SearchError> {
         self.ask(Wanted::Records)
+    }
+
+    /// Which packets match, for [`Answers::flows`]: where the index can sum up conversations, they
+    /// stay rows of the index.
+    pub fn rows(&self) -> Result<Answers, SearchError> {
+        self.ask(Wanted::Rows)
     }
 
     /// The packets that match, in order of time. Segments are asked as the stream gets to them.
@@ -295,6 +301,21 @@ impl Answers {
     pub fn found(&self) -> impl Iterator<Item = (&Arc<Segment>, &[u32])> {
         let found = self.segments.iter().map(|(segment, a)| (segment, a.records.as_slice()));
         found.filter(|(_, records)| !records.is_empty())
+    }
+
+    /// Turns rows into records. A segment whose index is damaged becomes a [`Gap`].
+    pub(super) fn rows_to_records(&mut self) {
+        let mut gaps = Vec::new();
+        for (segment, answer) in self.segments.iter_mut().filter(|(_, a)| !a.rows.is_empty()) {
+            match records_of_rows(segment, &std::mem::take(&mut answer.rows)) {
+                Ok(records) => {
+                    answer.records.extend(records);
+                    answer.records.sort_unstable();
+                }
+                Err(error) => gaps.push(Gap::of_lost(segment, error)),
+            }
+        }
+        self.add_gaps(gaps);
     }
 
     /// The packets, in order of time; [`Search::records`] has found them.

@@ -101,8 +101,13 @@ fn is_moved_by_tags(filter: &Filter) -> bool {
 
 /// Packets of a segment with VLAN tags.
 fn tagged(segment: &Segment) -> Result<u64, IndexError> {
-    let Column::Known(column) = segment.columns().get(Field::Encap) else { return Ok(0) };
-    Ok(column.any_of(&Encap::numbers(Encap::TAGGED).map(u128::from))?.count())
+    let columns = segment.columns();
+    if columns.get(Field::Encap) != Column::Known {
+        return Ok(0);
+    }
+    let planner = Planner { columns, dialect: Dialect::Network };
+    let tagged = planner.encap(&Encap::TAGGED)?;
+    Ok(tagged.into_rows(columns.rows()).count())
 }
 
 impl Query {

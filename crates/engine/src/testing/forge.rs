@@ -2,6 +2,8 @@
 
 use tapdex_bitmap::Chunks;
 
+use super::container::{self, Parts};
+use super::segment;
 use super::table::{Table, check_lookups};
 use crate::IndexError;
 use crate::index::format::{
@@ -11,7 +13,7 @@ use crate::index::format::{
 use crate::index::{Index, Rows};
 
 /// The range of the directory's bytes, if it is inside the file.
-fn directory(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
+pub(super) fn directory(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
     let directory_end = (bytes.len() as u64).checked_sub(FOOTER_LEN)?;
     let footer = Footer::parse(bytes);
     let end = footer.directory.checked_add(footer.directory_len)?;
@@ -25,7 +27,11 @@ pub fn mend(bytes: &mut [u8]) {
         header[60..].copy_from_slice(&sum.to_le_bytes());
     }
     if let Some(directory) = directory(bytes) {
-        for at in directory.clone().step_by(size(ENTRY_LEN)) {
+        let is_table = !container::is_of_flows(bytes);
+        if !is_table {
+            container::mend_sums(bytes, directory.clone());
+        }
+        for at in directory.clone().step_by(size(ENTRY_LEN)).filter(|_| is_table) {
             let Some(entry) = bytes.get(at..at + size(ENTRY_LEN)).map(Entry::parse) else {
                 continue;
             };
@@ -54,9 +60,17 @@ pub fn mend(bytes: &mut [u8]) {
 }
 
 /// Sets magic numbers, the offsets of sections and directory and the file's length to what follows
-/// from the lengths of the sections: for files that bytes were inserted into.
-pub fn relocate(bytes: &mut [u8]) {
+/// from the lengths of the sections: for files that bytes were inserted into. In an index of
+/// conversations the longest section gets the bytes that are too many, or lacks those that are
+/// missing.
+pub fn relocate(bytes: &mut Vec<u8>) {
     if (bytes.len() as u64) < HEADER_LEN + FOOTER_LEN {
+        return;
+    }
+    if container::is_of_flows(bytes) {
+        if let Some(parts) = Parts::fitted(bytes) {
+            *bytes = parts.encode();
+        }
         return;
     }
     bytes[..8].copy_from_slice(&MAGIC);
@@ -81,6 +95,12 @@ pub fn relocate(bytes: &mut [u8]) {
 
 /// The file with another note and matching checksums; `None` if it has no note.
 pub fn forge_note(bytes: &[u8], edit: impl FnOnce(&str) -> String) -> Option<Vec<u8>> {
+    if container::is_of_flows(bytes) {
+        let mut parts = Parts::decode(bytes)?;
+        let note = parts.section_mut(SectionKind::Note)?;
+        *note = edit(std::str::from_utf8(note).ok()?).into_bytes();
+        return Some(parts.encode());
+    }
     let places = directory(bytes)?.step_by(size(ENTRY_LEN));
     let entry = |at: usize| Some(Entry::parse(bytes.get(at..at + size(ENTRY_LEN))?));
     let at = places
@@ -138,8 +158,12 @@ pub fn fuzz_index_open(data: &[u8]) {
     }
     let answered = look_up(&index, &values);
     assert!(answered.is_ok() || !sound, "{:?}", answered);
+    let answered = segment::look_up(&index, &values);
+    assert!(answered.is_ok() || !sound, "{:?}", answered);
     let columns = index.schema().columns().count();
-    if sound && index.rows() <= ROWS_COMPARED_MAX && columns <= ASKED_MAX {
+    if sound && index.rows() <= ROWS_COMPARED_MAX && index.flow_schema().is_some() {
+        segment::check_lookups(&index, &values).unwrap();
+    } else if sound && index.rows() <= ROWS_COMPARED_MAX && columns <= ASKED_MAX {
         let table = Table::from_index(&index).unwrap().expect("a row has two digits or none");
         check_lookups(&index, &table, u64::try_from(values[0] >> 64).unwrap());
     }

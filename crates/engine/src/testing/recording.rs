@@ -11,10 +11,10 @@ use crate::storage::Disk;
 use crate::time::TimeRange;
 
 /// A folder that is removed in the end.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tapdex-recording-{}-{number}", std::process::id());
@@ -78,7 +78,7 @@ fn write_with_drafts(archive: &Archive, bytes: &[u8]) {
 /// that, and once it is indexed, with and without drafts.
 pub fn fuzz_recording(bytes: &[u8]) {
     let folder = Folder::new();
-    let archive = Archive::create(&folder.0, None, None).expect("a new archive");
+    let archive = Archive::create(&folder.0, None).expect("a new archive");
     let recording = archive.new_recording(0, 0).expect("a new recording");
     fs::write(recording.unfinished_path(), []).expect("room for it");
     let packets = whole(bytes);

@@ -32,6 +32,8 @@ pub struct PlainDevice {
     pub sorted: u64,
     /// Columns it returned.
     pub columns: u64,
+    /// Columns of the segment that it was asked for.
+    asked: usize,
     /// The words of the flows in their order, and the bytes of the records in theirs.
     words: [Vec<u64>; KEY_WORDS],
     starts: Vec<u32>,
@@ -64,6 +66,9 @@ impl PlainDevice {
                 let bytes: Vec<u8> = bytes.collect();
                 CpuBuilder::new(1).build(Digits::Bytes(&bytes), codec, &mut index)?;
             }
+            SegmentColumn::Entries(digits) => {
+                CpuBuilder::new(1).build(Digits::Shorts(digits), codec, &mut index)?;
+            }
             SegmentColumn::Runs(digits, starts) => {
                 RunBuilder::new().build(digits, starts, rows, codec, &mut index)?;
             }
@@ -85,6 +90,7 @@ impl PlainDevice {
 impl SegmentDevice for PlainDevice {
     fn sort(&mut self, segment: &SegmentKeys<'_>) -> Result<SegmentOrder, SegmentFailed> {
         self.sorted += 1;
+        self.asked = 0;
         if self.fault() == Some(Fault::Sort) {
             return Err(SegmentFailed::Device("it does not sort".into()));
         }
@@ -130,7 +136,9 @@ impl SegmentDevice for PlainDevice {
         columns: &[(SegmentColumn<'_>, Codec)],
         done: &mut dyn FnMut(&ColumnIndex) -> Result<(), IndexError>,
     ) -> Result<(), SegmentFailed> {
-        for (number, &(column, codec)) in columns.iter().enumerate() {
+        for &(column, codec) in columns {
+            let number = self.asked;
+            self.asked += 1;
             match self.fault() {
                 Some(Fault::Columns(most)) if number == most => {
                     return Err(SegmentFailed::Device("it is lost".into()));

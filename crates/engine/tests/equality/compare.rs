@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
-use tapdex_engine::archive::{Archive, ArchiveError, CodecChoice, Ingest, Input, Order, Segment};
-use tapdex_engine::fields::FieldSet;
+use tapdex_engine::archive::{Archive, ArchiveError, CodecChoice, Ingest, Input, Segment};
+use tapdex_engine::fields::{Field, FieldSet};
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::filter::{Filter, Syntax};
 use tapdex_engine::query::{Answer, Query};
@@ -17,11 +18,10 @@ use tempfile::TempDir;
 
 use crate::oracle::{Truth, Verdict};
 
-pub(crate) const ORDERS: [Order; 2] = [Order::Flow, Order::Arrival];
 pub(crate) const CODECS: [&str; 5] = ["roaring", "plwah", "masc", "hipes", "auto"];
 pub(crate) const NOW_NS: u64 = 1_700_000_000_000_000_000;
 
-/// The segments of a capture, for one order and codec.
+/// The segments of a capture, for one codec.
 pub(crate) struct Indexed {
     pub(crate) name: String,
     pub(crate) segments: Vec<std::sync::Arc<Segment>>,
@@ -30,31 +30,60 @@ pub(crate) struct Indexed {
 }
 
 /// Takes a capture into an archive of its own.
-pub(crate) fn index(capture: &Path, order: Order, codec: &str, records_max: usize) -> Indexed {
+pub(crate) fn index(capture: &Path, codec: &str, records_max: usize) -> Indexed {
     let folder = tempfile::tempdir().unwrap();
     let choice = CodecChoice::parse(codec).unwrap();
-    let mut archive = Archive::create(folder.path(), Some(order), Some(choice)).unwrap();
-    // Some know all fields, and others have to read packets for some.
-    if ["plwah", "hipes", "auto"].contains(&codec) {
+    let mut archive = Archive::create(folder.path(), Some(choice)).unwrap();
+    if keeps_all_fields(codec) {
         archive.keep_fields(FieldSet::ALL).unwrap();
     }
     let inputs = [Input::File(capture.to_owned())];
     let report = Ingest::new(&archive).records_max(records_max).run(&inputs).unwrap();
-    let (mut segments, failed) = archive.segments().unwrap();
-    assert!(failed.is_empty(), "{capture:?}: {failed:?}");
-    segments.sort_by_key(|segment| segment.note().source.part);
-    let packets: u64 = segments.iter().map(|segment| segment.note().records).sum();
+    let indexed = Indexed::new(codec.to_owned(), &archive, folder);
+    let packets: u64 = indexed.segments.iter().map(|segment| segment.note().records).sum();
     assert_eq!(packets, report.files[0].packets, "{capture:?}");
-    Indexed { name: format!("{order:?}, {codec}"), segments, _folder: folder }
+    indexed
 }
 
-/// Every order with every codec.
+/// Has another program take a capture into an archive of its own: an older build of `tapdex`, whose
+/// archives have version 1.
+pub(crate) fn index_by(program: &Path, capture: &Path, order: &str, codec: &str) -> Indexed {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("archive");
+    let mut command = Command::new(program);
+    command.args(["index", "-q", "-j", "1", "--order", order, "--codec", codec, "-o"]);
+    command.arg(&path);
+    if keeps_all_fields(codec) {
+        let names: Vec<&str> = FieldSet::ALL.extra().iter().map(Field::name).collect();
+        command.arg("--fields").arg(names.join(","));
+    }
+    let output = command.arg(capture).output().unwrap();
+    // 3: what is damaged is indexed up to the damage.
+    let is_done = matches!(output.status.code(), Some(0 | 3));
+    assert!(is_done, "{program:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let archive = Archive::open(&path).unwrap();
+    Indexed::new(format!("{program:?}, {order}, {codec}"), &archive, folder)
+}
+
+/// Whether an archive with this codec knows all fields. The others have to read packets for some.
+fn keeps_all_fields(codec: &str) -> bool {
+    ["plwah", "hipes", "auto"].contains(&codec)
+}
+
+/// With every codec.
 pub(crate) fn index_all(capture: &Path, records_max: usize) -> Vec<Indexed> {
-    let pairs: Vec<_> = ORDERS.iter().flat_map(|&o| CODECS.map(|codec| (o, codec))).collect();
-    pairs.par_iter().map(|&(order, codec)| index(capture, order, codec, records_max)).collect()
+    CODECS.par_iter().map(|codec| index(capture, codec, records_max)).collect()
 }
 
 impl Indexed {
+    /// The segments of an archive of one capture, which lies in a folder.
+    pub(crate) fn new(name: String, archive: &Archive, folder: TempDir) -> Self {
+        let (mut segments, failed) = archive.segments().unwrap();
+        assert!(failed.is_empty(), "{name}: {failed:?}");
+        segments.sort_by_key(|segment| segment.note().source.part);
+        Self { name, segments, _folder: folder }
+    }
+
     /// The packets of the file that match, and the links for which the filter was refused.
     /// An error if the same question gets other answers when packets are only counted.
     pub(crate) fn ask(&self, query: &Query) -> Result<(Vec<u64>, BTreeSet<LinkType>), String> {
@@ -99,7 +128,7 @@ impl Indexed {
 /// What was compared.
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// Capture, order, codec, filter.
+    /// Capture, codec, filter.
     pairs: AtomicU64,
     /// Those in which some packets match and some do not.
     telling: AtomicU64,
@@ -136,8 +165,8 @@ impl Tally {
         let (pairs, telling) = (get(&self.pairs), get(&self.telling));
         let differences = self.differences.lock().unwrap();
         println!(
-            "{name}: {} captures, {pairs} pairs of capture, order, codec and filter; in {telling} \
-             some packets match and some do not, {} refused by both, {} with packets that only a \
+            "{name}: {} captures, {pairs} pairs of capture, codec and filter; in {telling} some \
+             packets match and some do not, {} refused by both, {} with packets that only a \
              scan decides; {} differences",
             self.captures.lock().unwrap().len(),
             get(&self.refused),

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tapdex_engine::archive::Order;
 use tapdex_engine::packet::{Headers, LinkType, decode};
 use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::{Filter, Syntax};
@@ -86,7 +85,7 @@ fn lists_that_libpcap_can_compile() {
             hosts,
         ];
         let asked: Vec<Asked> = lists.into_iter().map(Asked::new).collect();
-        let indexed = [Order::Flow, Order::Arrival].map(|o| index(&capture, o, "auto", 1_000));
+        let indexed = ["auto", "roaring"].map(|codec| index(&capture, codec, 1_000));
         compare(&truth, &indexed, &asked, &tally);
     }
     tally.finish("long lists", 80, 40);
@@ -140,7 +139,7 @@ fn lists_beyond_the_optimiser() {
         asked.push(Asked::new(list));
     }
     let tally = Tally::default();
-    compare(&truth, &[index(&capture, Order::Flow, "auto", 1_000)], &asked, &tally);
+    compare(&truth, &[index(&capture, "auto", 1_000)], &asked, &tally);
     tally.finish("lists of 8 KiB", 20, 10);
 }
 
@@ -163,7 +162,7 @@ fn lists_where_headers_have_to_be_found() {
             asked.push(Asked::new(list));
         }
         let tally = Tally::default();
-        compare(&truth, &[index(&capture, Order::Flow, "auto", 1_000)], &asked, &tally);
+        compare(&truth, &[index(&capture, "auto", 1_000)], &asked, &tally);
         tally.finish("lists on other links", 4, 0);
     }
 }
@@ -177,7 +176,7 @@ fn ten_thousand_hosts() {
     let capture = pcap(folder.path().join("hosts"), LinkType::ETHERNET, false, &frames);
     let truth = Truth::read(&capture);
     let fours = found(&truth, 3, 10_000).fours;
-    let indexed = index(&capture, Order::Flow, "auto", 1_500);
+    let indexed = index(&capture, "auto", 1_500);
     let ask = |text: &str| {
         let filter = Filter::parse_as(Syntax::Pcap, text, NOW_NS).unwrap();
         indexed.ask(&Query::new(filter, TimeRange::ALL)).unwrap().0

@@ -1,15 +1,23 @@
 //! Filters from the whole grammar against captures of frames changed at random.
 //!
-//! A capture is made from a seed, taken into an archive of one order and codec, and asked some
+//! A capture is made from a seed, taken into an archive of one codec, and asked some
 //! hundreds of filters with values of its own. `TAPDEX_FILTER_SEED` is the first seed, and
 //! `TAPDEX_FILTER_PAIRS` how many pairs of capture and filter are tried. A pair that differs is
 //! made small and printed as commands.
+//!
+//! `TAPDEX_BEFORE` names an older build of `tapdex`, one that still writes version 1 of the index
+//! file. Captures are then also indexed by that build, in both of its orders and with its codecs in
+//! turn, and these archives are asked the same:
+//!
+//! ```sh
+//! TAPDEX_BEFORE=/path/to/older/tapdex TAPDEX_FILTER_PAIRS=100000 \
+//!     cargo test -p tapdex-engine --test equality random_pairs -- --nocapture
+//! ```
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use tapdex_bitmap::sample::Random;
-use tapdex_engine::archive::Order;
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::Query;
 use tapdex_engine::query::bpf::Program;
@@ -17,7 +25,7 @@ use tapdex_engine::query::filter::{Filter, Syntax};
 use tapdex_engine::testing::mutate::{Format, Frame, capture_file, mutated};
 use tapdex_engine::time::TimeRange;
 
-use crate::compare::{CODECS, Indexed, NOW_NS, ORDERS, index};
+use crate::compare::{CODECS, Indexed, NOW_NS, index, index_by};
 use crate::made::{PPI, PPP, WIFI, odd_frames, traffic};
 use crate::oracle::{Truth, Verdict};
 use crate::traces::traces;
@@ -30,16 +38,37 @@ pub(crate) struct Made {
     pub(crate) link: LinkType,
     pub(crate) format: Format,
     pub(crate) big: bool,
-    pub(crate) order: Order,
     pub(crate) codec: &'static str,
+    /// Whose turn it is among the codecs of the older build.
+    turn: usize,
     pub(crate) frames: Vec<Frame>,
 }
 
-/// The same file in both forms, to be asked.
+/// The same file in all forms, to be asked.
 pub(crate) struct Pair {
     pub(crate) truth: Truth,
-    indexed: Indexed,
+    /// Ours, and those of the older build.
+    indexed: Vec<Indexed>,
 }
+
+/// The older build, if there is one.
+fn before() -> Option<PathBuf> {
+    std::env::var_os("TAPDEX_BEFORE").map(PathBuf::from)
+}
+
+/// The codecs that the older build is given in turn.
+const CODECS_BEFORE: [&str; 10] = [
+    "auto",
+    "roaring",
+    "plwah",
+    "compax2",
+    "masc",
+    "wah",
+    "hipes",
+    "plwah-plus",
+    "compax",
+    "secompax",
+];
 
 impl Made {
     /// Frames of Ethernet.
@@ -48,8 +77,8 @@ impl Made {
             link: LinkType::ETHERNET,
             format: Format::PcapMicro,
             big: false,
-            order: Order::Flow,
             codec: "auto",
+            turn: 0,
             frames,
         }
     }
@@ -59,7 +88,15 @@ impl Made {
         let bytes = capture_file(self.format, self.big, self.link, &self.frames);
         std::fs::write(path, bytes).unwrap();
         let records_max = (self.frames.len() * 2 / 3).max(1);
-        Pair { truth: Truth::read(path), indexed: index(path, self.order, self.codec, records_max) }
+        let mut indexed = vec![index(path, self.codec, records_max)];
+        if let Some(program) = before() {
+            let by = |order, turn| {
+                let codec = CODECS_BEFORE[(self.turn + turn) % CODECS_BEFORE.len()];
+                index_by(&program, path, order, codec)
+            };
+            indexed.extend([by("flow", 0), by("arrival", 3)]);
+        }
+        Pair { truth: Truth::read(path), indexed }
     }
 
     /// With one of the frames only, and so on: as small as it can be made.
@@ -132,7 +169,7 @@ impl Pair {
         records.all(|record| program.ends(record.data, record.wire_len))
     }
 
-    /// Asks both.
+    /// Asks all.
     pub(crate) fn ask(&self, text: &str) -> Outcome {
         if text.contains("protochain") && !self.ends(text) {
             return Outcome::Chance;
@@ -150,7 +187,21 @@ impl Pair {
                 };
             }
         };
-        let (found, refused) = match self.indexed.ask_alone(&query) {
+        let mut outcome = Outcome::Refused;
+        for indexed in &self.indexed {
+            outcome = match self.ask_one(indexed, text, &query, &verdict) {
+                Outcome::Differs(what) => {
+                    return Outcome::Differs(format!("{}: {what}", indexed.name));
+                }
+                other => other,
+            };
+        }
+        outcome
+    }
+
+    /// Compares the answer of an archive with libpcap's.
+    fn ask_one(&self, indexed: &Indexed, text: &str, query: &Query, verdict: &Verdict) -> Outcome {
+        let (found, refused) = match indexed.ask_alone(query) {
             Ok(answer) => answer,
             Err(error) => return Outcome::Differs(error),
         };
@@ -164,7 +215,7 @@ impl Pair {
         if !refused.is_empty() {
             return Outcome::Differs(format!("refused for {refused:?}, and not by libpcap"));
         }
-        let expected = (0..).zip(&matches).filter(|(_, yes)| **yes);
+        let expected = (0..).zip(matches).filter(|(_, yes)| **yes);
         let expected: Vec<u64> = expected.map(|(number, _)| number).collect();
         if found == expected {
             return Outcome::Same(!found.is_empty() && found.len() < matches.len());
@@ -234,8 +285,9 @@ fn make(seed: u64, zoo: &[Truth]) -> Made {
     let frames = (0..count).map(|_| mutated(link, &sample(&base, &mut random), &mut random));
     let frames = frames.collect();
     let format = sample(&[Format::PcapMicro, Format::PcapNano, Format::Pcapng], &mut random);
-    let (order, codec) = (sample(&ORDERS, &mut random), sample(&CODECS, &mut random));
-    Made { link, format, big, order, codec, frames }
+    let codec = sample(&CODECS, &mut random);
+    let turn = usize::try_from(seed % CODECS_BEFORE.len() as u64).unwrap();
+    Made { link, format, big, codec, turn, frames }
 }
 
 fn number(name: &str, unset: u64) -> u64 {
@@ -249,14 +301,10 @@ fn number(name: &str, unset: u64) -> u64 {
 fn commands(path: &Path, made: &Made, text: &str, what: &str) -> String {
     let quoted = text.replace('\'', r"'\''");
     let path = path.display();
-    let order = match made.order {
-        Order::Flow => "flow",
-        Order::Arrival => "arrival",
-    };
     let codec = made.codec;
     format!(
-        "{what}\n  tcpdump -n -r {path} '{quoted}'\n  tapdex index -o {path}.archive --order \
-         {order} --codec {codec} {path} && tapdex search -r {path}.archive '{quoted}'"
+        "{what}\n  tcpdump -n -r {path} '{quoted}'\n  tapdex index -o {path}.archive --codec \
+         {codec} {path} && tapdex search -r {path}.archive '{quoted}'"
     )
 }
 

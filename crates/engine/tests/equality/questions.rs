@@ -6,7 +6,6 @@ use std::process::Command;
 
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use tapdex_bitmap::sample::Random;
-use tapdex_engine::archive::Order;
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::{Filter, Syntax};
@@ -49,9 +48,9 @@ fn time_limits() {
         let back = truth.packets.windows(2).filter(|pair| pair[1].time_ns < pair[0].time_ns);
         assert_eq!(back.count() > 20, kind == Times::Jumping);
         let indexed = [
-            index(&capture, Order::Flow, "auto", 2_500),
-            index(&capture, Order::Arrival, "masc", 1_000),
-            index(&capture, Order::Flow, "roaring", 1 << 20),
+            index(&capture, "auto", 2_500),
+            index(&capture, "masc", 1_000),
+            index(&capture, "roaring", 1 << 20),
         ];
         let texts = [
             "",
@@ -345,7 +344,7 @@ fn display_filters_of_tshark() {
         "icmpv6.type == 135".to_owned(),
         "ip.proto == 17 and not udp".to_owned(),
     ];
-    let indexed = [index(&capture, Order::Flow, "auto", 1_000)];
+    let indexed = [index(&capture, "auto", 1_000)];
     let tally = Tally::default();
     for text in &texts {
         let Some(expected) = tshark(&capture, text) else { return };

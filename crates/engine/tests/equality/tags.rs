@@ -1,6 +1,5 @@
 //! What filters do not see behind VLAN tags, from columns alone, against what libpcap finds there.
 
-use tapdex_engine::archive::Order;
 use tapdex_engine::packet::LinkType;
 
 use crate::compare::{asked, index};
@@ -19,7 +18,7 @@ fn packets_behind_tags() {
     let (mut exact, mut some, mut bounded) = (0, 0, 0);
     for capture in captures {
         let truth = Truth::read(&capture);
-        let indexed = index(&capture, Order::Flow, "auto", 1_000);
+        let indexed = index(&capture, "auto", 1_000);
         for asked in asked(&truth, 1_000) {
             let (Some(query), text) = (&asked.query, &asked.text) else { continue };
             let through =

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use tapdex_engine::archive::Order;
-
 use crate::compare::{Asked, Tally, asked, compare, index, index_all, plain};
 use crate::oracle::Truth;
 
@@ -17,7 +15,7 @@ pub(crate) fn traces(folder: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Small captures, with every order and codec.
+/// Small captures, with every codec.
 #[test]
 fn zoo() {
     let paths = [traces("zoo"), traces("zoo-derived")].concat();
@@ -30,7 +28,7 @@ fn zoo() {
         let records_max = (truth.packets.len() / 2).clamp(20, 1000);
         compare(&truth, &index_all(path, records_max), &asked(&truth, 60), &tally);
     }
-    tally.finish("zoo", 300 * 10 * paths.len() as u64, 60_000);
+    tally.finish("zoo", 300 * 5 * paths.len() as u64, 30_000);
 }
 
 /// Large ones: two codecs with all filters, the others with some.
@@ -48,12 +46,10 @@ fn large() {
         let all = asked(&truth, 150);
         let some: Vec<Asked> =
             all.iter().step_by(4).map(|asked| Asked::new(asked.text.clone())).collect();
-        for order in [Order::Flow, Order::Arrival] {
-            let records_max = if order == Order::Flow { 1 << 22 } else { 50_000 };
-            let indexed = ["auto", "roaring"].map(|codec| index(path, order, codec, records_max));
+        for records_max in [1 << 22, 50_000] {
+            let indexed = ["auto", "roaring"].map(|codec| index(path, codec, records_max));
             compare(&truth, &indexed, &all, &tally);
-            let indexed =
-                ["plwah", "masc", "hipes"].map(|codec| index(path, order, codec, records_max));
+            let indexed = ["plwah", "masc", "hipes"].map(|codec| index(path, codec, records_max));
             compare(&truth, &indexed, &some, &tally);
         }
         println!("{path:?}: {} packets, {:?}", truth.packets.len(), started.elapsed());

@@ -15,7 +15,7 @@ const START: u64 = 50 * YEAR;
 /// An archive with a recording of 100 packets from each of these times, in parts of 40.
 fn recorded(times: &[u64]) -> (tempfile::TempDir, Archive) {
     let folder = tempfile::tempdir().unwrap();
-    let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+    let archive = Archive::create(&folder.path().join("archive"), None).unwrap();
     for &time in times {
         let recording = archive.new_recording(time, 0).unwrap();
         let mut bytes = Vec::new();

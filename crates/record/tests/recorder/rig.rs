@@ -161,7 +161,7 @@ pub(crate) struct Rig {
 impl Rig {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let archive = Archive::create(&folder.path().join("archive"), None, None).unwrap();
+        let archive = Archive::create(&folder.path().join("archive"), None).unwrap();
         let mut options = RecordOptions { queue_bytes: 4 << 20, ..RecordOptions::default() };
         options.finish = PATIENCE / 2;
         Self { _folder: folder, archive, options }

@@ -2,12 +2,9 @@
 
 use std::sync::Mutex;
 
-use super::{FlowSample, Plane, SAMPLE_ROWS, Sample, SegmentBuilder, Target, places, rows32};
-use crate::archive::device::{
-    SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
-};
+use super::{Plane, SegmentBuilder, SortedRows, Target, rows32};
+use crate::archive::device::{SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder};
 use crate::error::IndexError;
-use crate::fields::Place;
 use crate::lock;
 
 /// Failures in a row after which the device is not used again.
@@ -99,58 +96,32 @@ impl SegmentBuilder {
         target: &Target<'_>,
         device: &Mutex<dyn SegmentDevice>,
     ) -> Result<u64, SegmentFailed> {
-        let rows = rows32(self.records());
         let keys = self.flows.sort_keys();
         let own = self.own.iter().map(Plane::digits).collect();
         let segment = SegmentKeys { words: keys.words(), flow_of: &self.flow_of, own };
         // Held until the columns are built: the device builds them for the segment it sorted last.
         let mut device = lock(device);
         let order = device.sort(&segment)?;
-        check(&order, self.flows.len(), rows)?;
-        let Self { runs, digits, row_own, .. } = self;
-        let first_rows = &order.records[..order.records.len().min(SAMPLE_ROWS)];
-        for (plane, target) in self.own.iter().zip(row_own.iter_mut()) {
-            plane.gather(first_rows, target);
+        check(&order, self.flows.len(), rows32(self.records()))?;
+        let table = keys.table(&order.flows);
+        let conversations = table.conversations();
+        let starts = order.flows.iter().map(|&flow| conversations.first_rows[flow as usize]);
+        if !starts.eq(order.starts.iter().copied()) {
+            return Err(SegmentFailed::Disorder);
         }
-        let narrow = Sample::new(&order.starts, rows);
-        let wide = keys.wide_flows(&order.flows, &order.starts);
-        let table = keys.table(&order.flows[narrow.flows.clone()]);
-        let sample = FlowSample {
-            flows: 0..table.order.len(),
-            narrow,
-            table: &table,
-            wide: Sample::new(&wide.starts, rows),
-            wide_flows: &wide,
-            own: row_own,
-        };
-        let schema = sample.schema(target, runs, digits).map_err(IndexError::from)?;
-        // The wide parts, which few flows have, are not on the device.
-        let wide_digits: Vec<Vec<u16>> = places(target.fields)
-            .map(|(width, place)| {
-                let mut digits = Vec::new();
-                if let Place::Wide(word, shift) = place {
-                    table.wide_digits(&wide.numbers, (word, shift), width, &mut digits);
-                }
-                digits
-            })
-            .collect();
-        let columns: Vec<_> = places(target.fields)
-            .zip(&wide_digits)
-            .zip(schema.columns())
-            .map(|(((width, place), digits), spec)| {
-                let column = match place {
-                    Place::Packet(digit) => SegmentColumn::Own(digit),
-                    Place::Narrow(word, shift) => SegmentColumn::Key { word, shift, width },
-                    Place::Wide(..) => SegmentColumn::Runs(digits, &wide.starts),
-                };
-                (column, spec.codec)
-            })
-            .collect();
-        let mut writer = target.create(rows, schema)?;
-        device.columns(&columns, &mut |index| writer.column(index))?;
-        drop(device);
-        writer.row_map(&order.records)?;
-        Ok(target.finish(writer, &self.marks, self.sums.as_ref())?)
+        let rows =
+            SortedRows { table: &table, conversations: &conversations, records: &order.records };
+        self.write_rows(target, rows, &mut |column, codec, take| {
+            let mut taken = 0;
+            device.columns(&[(column, codec)], &mut |index| {
+                taken += 1;
+                take(index)
+            })?;
+            match taken {
+                1 => Ok(true),
+                _ => Err(SegmentFailed::Disorder),
+            }
+        })
     }
 }
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use super::open::OpenCapture;
 use super::schedule::{Job, Running};
 use super::{Ingest, Run};
+use crate::archive::ArchiveError;
 use crate::archive::builder::{NewFile, SegmentBuilder};
 use crate::archive::note::Note;
 use crate::archive::recording::is_recording;
 use crate::archive::segment::ends_sum;
-use crate::archive::{ArchiveError, Settings};
 use crate::beneath::Rights;
 use crate::capture::CaptureError;
 use crate::storage::{Publish, ReadFile, Whose};
@@ -140,13 +140,13 @@ impl Ingest<'_> {
         part: &PartRead,
         path: &Path,
     ) -> Result<u64, ArchiveError> {
-        let Settings { order, codec, .. } = self.archive.settings();
+        let codec = self.archive.settings().codec;
         let storage: &dyn Publish = match self.storage {
             Some(storage) => storage,
             None => self.files(),
         };
         let index_file = NewFile { storage, path, rights: part.rights };
-        let written = builder.write(index_file, order, codec, &part.note, &run.device);
+        let written = builder.write(index_file, codec, &part.note, &run.device);
         written.map_err(ArchiveError::index(path))
     }
 

@@ -1,6 +1,6 @@
 //! The sections of an open index: bytes that are checked when they are first read.
 
-use super::super::format::{BLOCK_LEN, Entry, SectionKind, blocks, check_field, check_sum, size};
+use super::super::format::{BLOCK_LEN, Entry, blocks, check_field, check_sum, size};
 use super::{Index, SectionInfo, Verified};
 use crate::error::{Expected, IndexError};
 
@@ -31,21 +31,24 @@ impl<'a> Section<'a> {
         let entry = self.entry();
         match entry.known() {
             None => format!("section of kind {}", entry.kind).into(),
-            Some(kind) if kind.of_column() => self.index.column_name(kind, entry.column as usize),
+            Some(kind) if kind.of_column() || kind.of_flow_column() => {
+                self.index.column_name(kind, entry.column as usize)
+            }
             Some(kind) => kind.name().into(),
         }
     }
 
     pub(super) fn info(&self) -> SectionInfo {
         let entry = self.entry();
-        let of_column = entry.known().is_some_and(SectionKind::of_column);
+        let of_column = entry.known().is_some_and(|kind| kind.of_column() || kind.of_flow_column());
+        let has_sums = self.index.sums.is_none();
         SectionInfo {
             kind: entry.known(),
             kind_code: entry.kind,
             column: of_column.then_some(entry.column as usize),
             offset: entry.offset,
             len_bytes: entry.len,
-            checksum_bytes: 4 * blocks(entry.len),
+            checksum_bytes: if has_sums { 4 * blocks(entry.len) } else { 0 },
         }
     }
 
@@ -87,6 +90,16 @@ impl<'a> Section<'a> {
         check_field(&|| self.name(), "end of what is read", entry.offset, most, end)?;
         if len == 0 {
             return Ok(&[]);
+        }
+        if let Some(sums) = index.sums {
+            let (start, end) = (entry.offset + start, entry.offset + end);
+            for block in start / BLOCK_LEN..=(end - 1) / BLOCK_LEN {
+                if !index.is_checked(block) {
+                    index.check_file_block(sums, block)?;
+                    index.set_checked(block);
+                }
+            }
+            return Ok(&index.file()[size(start)..size(end)]);
         }
         for block in start / BLOCK_LEN..=(end - 1) / BLOCK_LEN {
             let first = u64::from(entry.bit);

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Level, Planned, Planner, Set};
+use super::{Level, Planned, Planner, Set, Sought};
 use crate::fields::{Field, Load};
 use crate::packet::{
     ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_MPLS, ETHERTYPE_RARP, Encap, protocol,
@@ -20,13 +20,13 @@ impl<'a> Planner<'a> {
                 self.host4(level, kinds, direction, (address, mask))
             }
             Test::Host6 { direction, address, mask } => {
-                let end = |field: Field| self.masked(field, address, mask);
-                let found = self.ends(direction, Field::Ip6Src, Field::Ip6Dst, &end)?;
+                let sought = Sought::Masked(address, mask);
+                let found = self.ends(direction, Field::Ip6Src, Field::Ip6Dst, &sought)?;
                 self.behind(level, ETHERTYPE_IPV6, vec![found])
             }
             Test::Mac { direction, address } => {
-                let end = |field: Field| self.equals(field, address.into());
-                self.ends(direction, Field::EthSrc, Field::EthDst, &end)
+                let sought = Sought::Equal(address.into());
+                self.ends(direction, Field::EthSrc, Field::EthDst, &sought)
             }
             Test::EtherMulticast => {
                 self.first_digit(Field::EthDst, &digits_where(|digit| digit & 1 == 1))
@@ -118,8 +118,8 @@ impl<'a> Planner<'a> {
         direction: Direction,
         (address, mask): (u32, u32),
     ) -> Planned<'a> {
-        let end = |field: Field| self.masked(field, address.into(), mask.into());
-        let found = self.ends(direction, Field::IpSrc, Field::IpDst, &end)?;
+        let sought = Sought::Masked(address.into(), mask.into());
+        let found = self.ends(direction, Field::IpSrc, Field::IpDst, &sought)?;
         if matches!(found, Set::None) {
             return Ok(Set::None);
         }
@@ -140,8 +140,7 @@ impl<'a> Planner<'a> {
         ports: &RangeInclusive<u16>,
     ) -> Planned<'a> {
         let range = u128::from(*ports.start())..=u128::from(*ports.end());
-        let end = |field: Field| self.range(field, range.clone());
-        let found = self.ends(direction, Field::PortSrc, Field::PortDst, &end)?;
+        let found = self.ends(direction, Field::PortSrc, Field::PortDst, &Sought::Range(range))?;
         if matches!(found, Set::None) {
             return Ok(Set::None);
         }

@@ -2,14 +2,33 @@
 
 use std::ops::RangeInclusive;
 
-use tapdex_bitmap::{Bitmap, Chunks};
-
 use super::{Planned, Planner, Set};
+use crate::archive::FieldColumn;
 use crate::error::IndexError;
 use crate::fields::{Field, length_class, length_class_start};
-use crate::index::FieldIndex;
 use crate::packet::{Encap, Fragment};
 use crate::query::filter::Direction;
+
+/// What is sought in a field.
+#[derive(Debug, Clone)]
+pub(crate) enum Sought {
+    /// A value.
+    Equal(u128),
+    /// A value, of which only the bits of a mask count.
+    Masked(u128, u128),
+    /// A value in a range.
+    Range(RangeInclusive<u128>),
+}
+
+impl Sought {
+    fn holds(&self, value: u128) -> bool {
+        match self {
+            Self::Equal(sought) => value == *sought,
+            Self::Masked(sought, mask) => value & mask == sought & mask,
+            Self::Range(values) => values.contains(&value),
+        }
+    }
+}
 
 impl<'a> Planner<'a> {
     /// Rows with one of these before their network header.
@@ -23,31 +42,48 @@ impl<'a> Planner<'a> {
         Ok(self.equals(Field::Fragment, (Fragment::Later as u8).into())?.not(self.columns.rows()))
     }
 
-    /// Combines the rows of the two ends of a packet.
+    /// The rows in which the ends of a packet have what is sought.
     pub(crate) fn ends(
         &self,
         direction: Direction,
         src: Field,
         dst: Field,
-        end: &dyn Fn(Field) -> Planned<'a>,
+        sought: &Sought,
     ) -> Planned<'a> {
+        let end = |field: Field| self.look_up(self.columns.read(field)?, sought);
         Ok(match direction {
             Direction::Src => end(src)?,
             Direction::Dst => end(dst)?,
-            Direction::Either => Set::any_of(vec![end(src)?, end(dst)?]),
+            Direction::Either => match self.columns.read_either(src)? {
+                Some(both) => self.look_up(Some(both), sought)?,
+                None => Set::any_of(vec![end(src)?, end(dst)?]),
+            },
             Direction::Both => Set::all_of(vec![end(src)?, end(dst)?]),
         })
     }
 
+    /// The rows in which a column has what is sought; without a column, the field is 0 in all rows.
+    fn look_up(&self, column: Option<FieldColumn<'a>>, sought: &Sought) -> Planned<'a> {
+        let Some(column) = column else {
+            return Ok(if sought.holds(0) { Set::All } else { Set::None });
+        };
+        let most = column.value_max();
+        match sought {
+            Sought::Equal(value) if *value > most => Ok(Set::None),
+            Sought::Equal(value) => column.masked(*value, most).map(Set::from),
+            Sought::Masked(value, mask) => column.masked(*value, *mask).map(Set::from),
+            Sought::Range(values) if values.is_empty() => Ok(Set::None),
+            Sought::Range(values) if values.start() == values.end() => {
+                self.look_up(Some(column), &Sought::Equal(*values.start()))
+            }
+            Sought::Range(values) if *values.start() == 0 && *values.end() >= most => Ok(Set::All),
+            Sought::Range(values) => column.range(values.clone()).map(Set::from),
+        }
+    }
+
     /// Rows in which a field has a value. A field that a segment does not have is 0 in all rows.
     pub(crate) fn equals(&self, field: Field, value: u128) -> Planned<'a> {
-        let Some(column) = self.columns.read(field)? else {
-            return Ok(if value == 0 { Set::All } else { Set::None });
-        };
-        if value > column.value_max() {
-            return Ok(Set::None);
-        }
-        self.masked_columns(&column, value, column.value_max())
+        self.look_up(self.columns.read(field)?, &Sought::Equal(value))
     }
 
     /// Rows in which a field has one of some values.
@@ -56,77 +92,9 @@ impl<'a> Planner<'a> {
         Ok(Set::any_of(sets?))
     }
 
-    /// Rows in which the bits of a field that `mask` selects have a value.
-    pub(super) fn masked(&self, field: Field, value: u128, mask: u128) -> Planned<'a> {
-        match self.columns.read(field)? {
-            None => Ok(if value & mask == 0 { Set::All } else { Set::None }),
-            Some(column) => self.masked_columns(&column, value, mask),
-        }
-    }
-
-    fn masked_columns(&self, field: &FieldIndex<'a>, value: u128, mask: u128) -> Planned<'a> {
-        // Whole digits: the bytes of their bitmaps, the column, the digit. And parts of digits.
-        let (mut whole, mut parts) = (Vec::new(), Vec::new());
-        for Masked { number, wanted, counts, whole: is_whole } in masked_digits(field, value, mask)
-        {
-            if is_whole {
-                match self.columns.bitmap_len(number, wanted)? {
-                    0 => return Ok(Set::None),
-                    len => whole.push((len, number, wanted)),
-                }
-            } else if counts != 0 {
-                parts.push((number, wanted, counts));
-            }
-        }
-        // The smallest first: if those have no row in common, the others need not be read.
-        whole.sort_unstable();
-        let mut sets = Vec::with_capacity(whole.len() + parts.len());
-        let mut last: Option<Bitmap<'a>> = None;
-        for &(len, number, digit) in &whole {
-            let Some(bitmap) = self.columns.equals(number, digit)? else {
-                return Ok(Set::None);
-            };
-            if let Some(last) = last.replace(bitmap)
-                && is_empty(last.chunks().and(bitmap.chunks()))
-            {
-                return Ok(Set::None);
-            }
-            sets.push(Set::Rows(Box::new(bitmap.chunks()), len));
-        }
-        for (number, wanted, counts) in parts {
-            let column = self.columns.column(number)?;
-            let digits: Vec<u16> =
-                column.keys().filter(|key| key & counts == wanted & counts).collect();
-            match self.digits(&column, &digits)? {
-                Set::None => return Ok(Set::None),
-                set => sets.push(set),
-            }
-        }
-        Ok(Set::all_of(sets))
-    }
-
-    /// Rows in which a column has one of some digits.
-    fn digits(&self, column: &crate::index::Column<'a>, digits: &[u16]) -> Planned<'a> {
-        let found: Vec<usize> = digits.iter().filter_map(|&d| column.position(d)).collect();
-        if found.is_empty() {
-            return Ok(Set::None);
-        }
-        if found.len() == column.len() {
-            return Ok(Set::All);
-        }
-        let weight = found.iter().map(|&i| column.bitmap_len(i)).sum();
-        Ok(Set::Rows(column.any_of(digits)?, weight))
-    }
-
     /// Rows in which the first digit of a field is one of these.
     pub(super) fn first_digit(&self, field: Field, digits: &[u16]) -> Planned<'a> {
-        let Some(column) = self.columns.read(field)? else {
-            return Ok(if digits.contains(&0) { Set::All } else { Set::None });
-        };
-        match column.columns().next() {
-            None => Ok(Set::None),
-            Some(column) => self.digits(&column?, digits),
-        }
+        self.first_digit_where(field, |value| digits.iter().any(|&digit| u32::from(digit) == value))
     }
 
     /// Rows in which the first digit of a field satisfies a condition.
@@ -138,27 +106,14 @@ impl<'a> Planner<'a> {
         let Some(column) = self.columns.read(field)? else {
             return Ok(if holds(0) { Set::All } else { Set::None });
         };
-        let Some(column) = column.columns().next().transpose()? else { return Ok(Set::None) };
-        let digits: Vec<u16> = column.keys().filter(|&digit| holds(digit.into())).collect();
-        self.digits(&column, &digits)
+        let spec = field.spec();
+        let behind = spec.width.bits() * (spec.digits - 1);
+        column.first_digit(behind, &mut |digit| holds(digit.into())).map(Set::from)
     }
 
     /// Rows in which a field is in a range.
     pub(crate) fn range(&self, field: Field, values: RangeInclusive<u128>) -> Planned<'a> {
-        if values.is_empty() {
-            return Ok(Set::None);
-        }
-        if values.start() == values.end() {
-            return self.equals(field, *values.start());
-        }
-        let Some(column) = self.columns.read(field)? else {
-            return Ok(if values.contains(&0) { Set::All } else { Set::None });
-        };
-        if *values.start() == 0 && *values.end() >= column.value_max() {
-            return Ok(Set::All);
-        }
-        let rows = column.range(values)?;
-        Ok(Set::Rows(rows, u64::from(self.columns.rows())))
+        self.look_up(self.columns.read(field)?, &Sought::Range(values))
     }
 
     /// Rows in which a field is in one of some ranges.
@@ -207,43 +162,4 @@ impl<'a> Planner<'a> {
         let values: Vec<u128> = interfaces.iter().map(|&i| i.into()).collect();
         self.any_value(Field::Interface, &values)
     }
-}
-
-/// A digit of a masked value.
-pub(super) struct Masked {
-    /// The column.
-    pub(super) number: usize,
-    pub(super) wanted: u16,
-    counts: u16,
-    /// All of its bits count.
-    pub(super) whole: bool,
-}
-
-/// The digits of a masked value, the most significant first.
-pub(super) fn masked_digits(
-    field: &FieldIndex<'_>,
-    value: u128,
-    mask: u128,
-) -> impl Iterator<Item = Masked> {
-    let mut after = field.field().bits();
-    field.column_numbers().zip(&field.field().columns).map(move |(number, spec)| {
-        let width = spec.width.bits();
-        after -= width;
-        let full = (1 << width) - 1;
-        let digit = |bits: u128| u16::try_from(bits >> after & full).unwrap_or(0);
-        let whole = mask >> after & full == full;
-        Masked { number, wanted: digit(value), counts: digit(mask), whole }
-    })
-}
-
-/// Whether a set has no rows.
-fn is_empty(mut rows: impl Chunks) -> bool {
-    let mut from = 0;
-    while let Some(key) = rows.seek(from) {
-        if rows.chunk_len() > 0 {
-            return false;
-        }
-        from = key + 1;
-    }
-    true
 }

@@ -1,0 +1,246 @@
+//! Conversations, and the rows of their packets.
+//!
+//! A conversation has two ends. The rows of the packets from its first end to its second are one
+//! *flow*, those of the packets in the other direction are the next, and then comes the next
+//! conversation: flow `2 c` and flow `2 c + 1` belong to conversation `c`, and rows are numbered
+//! through. So the numbers of packets are all there is to keep:
+//!
+//! ```text
+//! for each block of 128 conversations but the first: its first row u32, where it starts u32
+//! for each block: packets of its conversations less one, packed
+//!                 packets of their first flows, packed
+//! ```
+
+use std::ops::Range;
+
+use super::bits::{Reader, u32_at};
+use super::packed::{BLOCK, BLOCK_32, Block, push_block};
+use super::section::Part;
+use crate::error::IndexError;
+
+/// Appends how many packets each flow has.
+pub(super) fn encode(packets: &[u32], target: &mut Vec<u8>) {
+    let conversations = packets.as_chunks::<2>().0;
+    let (mut heads, mut bytes) = (Vec::new(), Vec::new());
+    let mut row = 0_u32;
+    for block in conversations.chunks(BLOCK) {
+        heads.extend(row.to_le_bytes());
+        heads.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+        let (mut all, mut firsts) = ([0; BLOCK], [0; BLOCK]);
+        for ((all, first), [one, other]) in all.iter_mut().zip(&mut firsts).zip(block) {
+            (*all, *first) = ((one + other).saturating_sub(1), *one);
+            row += one + other;
+        }
+        push_block(&all[..block.len()], &mut bytes);
+        push_block(&firsts[..block.len()], &mut bytes);
+    }
+    target.extend(heads.get(8..).unwrap_or_default());
+    target.extend(bytes);
+}
+
+/// The flows of a segment, read in place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flows<'a> {
+    pub(super) part: Part<'a>,
+    pub(super) conversations: u32,
+    pub(super) rows: u32,
+}
+
+/// The least bytes of the flows of so many conversations.
+pub(super) fn least_len(conversations: u32) -> u64 {
+    let blocks = u64::from(conversations.div_ceil(BLOCK_32));
+    4 * blocks + 8 * blocks.saturating_sub(1)
+}
+
+/// The rows of a block of conversations.
+#[derive(Debug, Clone)]
+struct FlowBlock<'a> {
+    number: u32,
+    len: usize,
+    /// The first row of each conversation, and then the row behind the last.
+    starts: [u32; BLOCK + 1],
+    /// The packets of the first flows, and those numbers once they were read.
+    firsts: Option<Block<'a>>,
+    first_packets: Option<[u32; BLOCK]>,
+}
+
+impl FlowBlock<'_> {
+    /// Its number and its rows; `None` if none was read.
+    fn rows(&self) -> Option<(u32, Range<u32>)> {
+        let rows = self.starts[0]..self.starts[self.len];
+        (self.number != u32::MAX).then_some((self.number, rows))
+    }
+}
+
+impl<'a> Flows<'a> {
+    /// How many flows there are.
+    pub(super) fn len(&self) -> u32 {
+        2 * self.conversations
+    }
+
+    fn blocks(&self) -> u32 {
+        self.conversations.div_ceil(BLOCK_32)
+    }
+
+    /// A number about a block that is neither the first nor behind the last: its first row (0), or
+    /// where it starts (1).
+    fn head(&self, block: u32, which: usize) -> Result<u32, IndexError> {
+        Ok(u32_at(self.part.read(8 * (block as usize - 1) + 4 * which, 4)?, 0))
+    }
+
+    /// The first row of a block; behind the last one, the number of rows.
+    fn first_row(&self, block: u32) -> Result<u32, IndexError> {
+        match block {
+            0 => Ok(0),
+            _ if block >= self.blocks() => Ok(self.rows),
+            _ => self.head(block, 0),
+        }
+    }
+
+    fn start(&self, block: u32) -> Result<usize, IndexError> {
+        let heads = 8 * (self.blocks().max(1) - 1) as usize;
+        match block {
+            0 => Ok(heads),
+            _ if block >= self.blocks() => Ok(self.part.len),
+            _ => Ok(heads + self.head(block, 1)? as usize),
+        }
+    }
+
+    fn read_block(&self, number: u32, target: &mut FlowBlock<'a>) -> Result<(), IndexError> {
+        target.number = u32::MAX;
+        let (from, to) = (self.start(number)?, self.start(number + 1)?);
+        let mut bytes = Reader::new(self.part.read(from, to.saturating_sub(from))?);
+        let bad = || self.part.bad("packets of flows", from);
+        let len = (self.conversations - number * BLOCK_32).min(BLOCK_32) as usize;
+        let packets = Block::read(&mut bytes, len).ok_or_else(bad)?;
+        let firsts = Block::read(&mut bytes, len).ok_or_else(bad)?;
+        let mut numbers = [0; BLOCK];
+        packets.numbers(&mut numbers).ok_or_else(bad)?;
+        let mut row = u64::from(self.first_row(number)?);
+        for (start, &packets) in target.starts.iter_mut().zip(&numbers[..len]) {
+            *start = u32::try_from(row).map_err(|_| bad())?;
+            row += u64::from(packets) + 1;
+        }
+        let end = self.first_row(number + 1)?;
+        if !bytes.is_at_end() || row != u64::from(end) || end > self.rows {
+            return Err(bad());
+        }
+        target.starts[len] = end;
+        (target.number, target.len) = (number, len);
+        (target.firsts, target.first_packets) = (Some(firsts), None);
+        Ok(())
+    }
+
+    /// The row that each flow starts at, and the number of rows.
+    pub(super) fn starts(&self) -> Result<Vec<u32>, IndexError> {
+        let mut starts = Vec::with_capacity(self.len() as usize + 1);
+        let mut cursor = self.cursor();
+        for conversation in 0..self.conversations {
+            let (start, middle, _) = cursor.flows(conversation)?;
+            starts.extend([start, middle]);
+        }
+        starts.push(self.rows);
+        Ok(starts)
+    }
+
+    /// A cursor, to look flows up in ascending order.
+    pub(super) fn cursor(&self) -> FlowCursor<'a> {
+        let block = FlowBlock {
+            number: u32::MAX,
+            len: 0,
+            starts: [0; BLOCK + 1],
+            firsts: None,
+            first_packets: None,
+        };
+        FlowCursor { flows: *self, block }
+    }
+}
+
+/// Looks flows up; fast if they are asked for in ascending order.
+#[derive(Debug, Clone)]
+pub(super) struct FlowCursor<'a> {
+    flows: Flows<'a>,
+    block: FlowBlock<'a>,
+}
+
+impl FlowCursor<'_> {
+    /// How many flows there are.
+    pub(super) fn len(&self) -> u32 {
+        self.flows.len()
+    }
+
+    #[inline(always)]
+    fn go_to(&mut self, block: u32) -> Result<(), IndexError> {
+        if self.block.number != block {
+            let before = self.block.rows();
+            self.flows.read_block(block, &mut self.block)?;
+            // Rows ascend even if a block between the two is wrong, which nobody has read.
+            let ascends = match (before, self.block.rows()) {
+                (Some((before, earlier)), Some((_, later))) if before < block => {
+                    earlier.end <= later.start
+                }
+                (Some((_, later)), Some((_, earlier))) => earlier.end <= later.start,
+                _ => true,
+            };
+            if !ascends {
+                self.block.number = u32::MAX;
+                return Err(self.flows.part.bad("first row of a block", 0));
+            }
+        }
+        Ok(())
+    }
+
+    /// The row that a conversation starts at; behind the last one, the number of rows.
+    #[inline]
+    pub(super) fn start(&mut self, conversation: u32) -> Result<u32, IndexError> {
+        if conversation >= self.flows.conversations {
+            return Ok(self.flows.rows);
+        }
+        self.go_to(conversation / BLOCK_32)?;
+        Ok(self.block.starts[(conversation % BLOCK_32) as usize])
+    }
+
+    /// The rows that the flows of a conversation start at, and the row behind them. There is such a
+    /// conversation.
+    #[inline]
+    pub(super) fn flows(&mut self, conversation: u32) -> Result<(u32, u32, u32), IndexError> {
+        self.go_to(conversation / BLOCK_32)?;
+        let bad = || self.flows.part.bad("packets of flows", 0);
+        let firsts = match &self.block.first_packets {
+            Some(firsts) => firsts,
+            None => {
+                let mut numbers = [0; BLOCK];
+                let block = self.block.firsts.ok_or_else(bad)?;
+                block.numbers(&mut numbers).ok_or_else(bad)?;
+                self.block.first_packets.insert(numbers)
+            }
+        };
+        let at = (conversation % BLOCK_32) as usize;
+        let (start, end) = (self.block.starts[at], self.block.starts[at + 1]);
+        let middle = start.checked_add(firsts[at]).filter(|&row| row <= end).ok_or_else(bad)?;
+        Ok((start, middle, end))
+    }
+
+    /// The rows of a flow, which may be none: the first, and the one behind the last.
+    #[inline]
+    pub(super) fn rows(&mut self, flow: u32) -> Result<(u32, u32), IndexError> {
+        let (start, middle, end) = self.flows(flow / 2)?;
+        Ok(if flow.is_multiple_of(2) { (start, middle) } else { (middle, end) })
+    }
+
+    /// The flow that a row belongs to. There is such a row.
+    pub(super) fn find(&mut self, row: u32) -> Result<u32, IndexError> {
+        let (mut low, mut high) = (0, self.flows.blocks());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.flows.first_row(middle)? <= row { low = middle + 1 } else { high = middle }
+        }
+        let block = low.saturating_sub(1);
+        self.go_to(block)?;
+        let starts = &self.block.starts[..self.block.len];
+        let at = starts.partition_point(|&start| start <= row).max(1) - 1;
+        let conversation = block * BLOCK_32 + u32::try_from(at).unwrap_or(0);
+        let (_, middle, _) = self.flows(conversation)?;
+        Ok(2 * conversation + u32::from(row >= middle))
+    }
+}

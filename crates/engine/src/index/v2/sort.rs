@@ -1,0 +1,232 @@
+//! Sorting by counting: no number is compared with another.
+
+use super::postings::Sorted;
+
+/// Bits that are sorted by in a pass, at most.
+const PASS_BITS: u32 = 11;
+const BUCKETS: usize = 1 << PASS_BITS;
+/// Values below this are sorted in one pass.
+const SMALL: u64 = 1 << 16;
+
+/// Where the passes that sort by these bits start, the lowest first. Bits that are not set are the
+/// same in all numbers.
+fn passes(mut bits: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        if bits == 0 {
+            return None;
+        }
+        let shift = bits.trailing_zeros();
+        bits &= u64::MAX.checked_shl(shift + PASS_BITS).unwrap_or(0);
+        Some(shift)
+    })
+}
+
+/// Sorts items by their numbers, stable; `other` is room.
+fn radix_sort<N: Copy + Default + Into<u64>>(items: &mut Vec<(N, u32)>, other: &mut Vec<(N, u32)>) {
+    let Some(&(first, _)) = items.first() else { return };
+    let first: u64 = first.into();
+    let differ = items.iter().fold(0, |bits, item| bits | (item.0.into() ^ first));
+    other.clear();
+    other.resize(items.len(), (N::default(), 0));
+    for shift in passes(differ) {
+        let bucket = |number: N| {
+            let bits = number.into() >> shift & (BUCKETS as u64 - 1);
+            usize::try_from(bits).unwrap_or(0)
+        };
+        let mut next = [0_u32; BUCKETS];
+        items.iter().for_each(|item| next[bucket(item.0)] += 1);
+        let mut sum = 0;
+        for slot in &mut next {
+            sum += std::mem::replace(slot, sum);
+        }
+        for &item in items.iter() {
+            let place = &mut next[bucket(item.0)];
+            other[*place as usize] = item;
+            *place += 1;
+        }
+        std::mem::swap(items, other);
+    }
+}
+
+/// Room for sorting, which is used again.
+#[derive(Debug, Default)]
+pub(crate) struct Sorter {
+    short: [Vec<(u32, u32)>; 2],
+    long: [Vec<(u64, u32)>; 2],
+}
+
+fn low(value: u128) -> u64 {
+    u64::try_from(value & u128::from(u64::MAX)).unwrap_or(0)
+}
+
+fn index32(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+impl Sorter {
+    /// Sorts entries by their values, those of the same value by their numbers.
+    pub(crate) fn sort_values(&mut self, values: &[u64]) -> Sorted {
+        let most = values.iter().copied().max().unwrap_or(0);
+        if most < SMALL {
+            return sort_small(values, usize::try_from(most).unwrap_or(0));
+        }
+        let mut sorted = zeros_of(values.iter().map(|&value| value == 0));
+        let others = (0..).zip(values).filter(|(_, value)| **value != 0);
+        if let Ok(_short) = u32::try_from(most) {
+            let [items, other] = &mut self.short;
+            items.clear();
+            items.extend(others.map(|(entry, &value)| (u32::try_from(value).unwrap_or(0), entry)));
+            radix_sort(items, other);
+            items.iter().for_each(|&(value, entry)| sorted.push(value.into(), entry));
+        } else {
+            let [items, other] = &mut self.long;
+            items.clear();
+            items.extend(others.map(|(entry, &value)| (value, entry)));
+            radix_sort(items, other);
+            items.iter().for_each(|&(value, entry)| sorted.push(value.into(), entry));
+        }
+        sorted.starts.push(index32(values.len()));
+        sorted
+    }
+
+    /// The same for wide values.
+    pub(crate) fn sort_wide(&mut self, values: &[u128]) -> Sorted {
+        let mut sorted = zeros_of(values.iter().map(|&value| value == 0));
+        let others = (0..).zip(values).filter(|(_, value)| **value != 0);
+        let [items, other] = &mut self.long;
+        items.clear();
+        items.extend(others.map(|(entry, &value)| (low(value), entry)));
+        radix_sort(items, other);
+        for item in items.iter_mut() {
+            item.0 = low(values[item.1 as usize] >> 64);
+        }
+        radix_sort(items, other);
+        items.iter().for_each(|&(_, entry)| sorted.push(values[entry as usize], entry));
+        sorted.starts.push(index32(values.len()));
+        sorted
+    }
+
+    /// The numbers of pairs of words in the order of the pairs; of equals the first comes first.
+    pub(crate) fn sort_pairs(
+        &mut self,
+        first: impl Iterator<Item = u64> + Clone,
+        second: impl Iterator<Item = u64>,
+    ) -> Vec<u32> {
+        let [items, other] = &mut self.long;
+        items.clear();
+        items.extend(second.zip(0..));
+        radix_sort(items, other);
+        let one = first.clone().next().unwrap_or(0);
+        if first.clone().any(|word| word != one) {
+            let words: Vec<u64> = first.collect();
+            items.iter_mut().for_each(|item| item.0 = words[item.1 as usize]);
+            radix_sort(items, other);
+        }
+        items.iter().map(|&(_, number)| number).collect()
+    }
+
+    /// The numbers of keys in the order of the keys.
+    pub(crate) fn sort_keys(&mut self, keys: &[[u64; 6]]) -> Vec<u32> {
+        let [items, other] = &mut self.long;
+        items.clear();
+        items.extend((0..).zip(keys).map(|(number, _)| (0, number)));
+        for word in (0..6).rev() {
+            items.iter_mut().for_each(|item| item.0 = keys[item.1 as usize][word]);
+            radix_sort(items, other);
+        }
+        items.iter().map(|&(_, number)| number).collect()
+    }
+}
+
+/// Entries with the value 0, which come first.
+fn zeros_of(are_zero: impl Iterator<Item = bool>) -> Sorted {
+    let zeros = (0..).zip(are_zero).filter(|(_, is_zero)| *is_zero);
+    let entries: Vec<u32> = zeros.map(|(entry, _)| entry).collect();
+    let some = usize::from(!entries.is_empty());
+    Sorted { values: vec![0; some], starts: vec![0; some], entries }
+}
+
+/// Sorts entries by values that are at most `most`, in one pass.
+fn sort_small(values: &[u64], most: usize) -> Sorted {
+    let small = |value: u64| usize::try_from(value).unwrap_or(0);
+    let mut next = vec![0_u32; most + 1];
+    values.iter().for_each(|&value| next[small(value)] += 1);
+    let mut sorted = Sorted::default();
+    let mut sum = 0;
+    for (value, slot) in next.iter_mut().enumerate() {
+        let count = std::mem::replace(slot, sum);
+        if count > 0 {
+            sorted.values.push(value as u128);
+            sorted.starts.push(sum);
+            sum += count;
+        }
+    }
+    sorted.starts.push(sum);
+    sorted.entries.resize(values.len(), 0);
+    for (entry, &value) in (0..).zip(values) {
+        let place = &mut next[small(value)];
+        sorted.entries[*place as usize] = entry;
+        *place += 1;
+    }
+    sorted
+}
+
+impl Sorted {
+    /// Appends the entry with the next value; values ascend.
+    #[inline(always)]
+    fn push(&mut self, value: u128, entry: u32) {
+        if self.values.last() != Some(&value) {
+            self.starts.push(index32(self.entries.len()));
+            self.values.push(value);
+        }
+        self.entries.push(entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_sorted_with_their_entries() {
+        let values = [5, 0, 1 << 100, 5, 0, 1 << 64 | 3, 7, 1 << 100];
+        let sorted = Sorter::default().sort_wide(&values);
+        assert_eq!(sorted.values, [0, 5, 7, 1 << 64 | 3, 1 << 100]);
+        assert_eq!(sorted.entries, [1, 4, 0, 3, 6, 5, 2, 7]);
+        assert_eq!(sorted.starts, [0, 2, 4, 5, 6, 8]);
+        assert_eq!(Sorter::default().sort_wide(&[]).starts, [0]);
+    }
+
+    #[test]
+    fn values_of_all_sizes_are_sorted_alike() {
+        let mut sorter = Sorter::default();
+        for bits in [0, 1, 8, 15, 16, 17, 31, 32, 33, 48, 63] {
+            let random = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+            let values: Vec<u64> =
+                (0..3_000).map(|i| random(i % 1_900) & ((1 << bits) - 1)).collect();
+            let sorted = sorter.sort_values(&values);
+            let wide: Vec<u128> = values.iter().map(|&value| value.into()).collect();
+            let expected = sorter.sort_wide(&wide);
+            assert_eq!(sorted.values, expected.values);
+            assert_eq!((sorted.starts, sorted.entries), (expected.starts, expected.entries));
+        }
+        assert_eq!(sorter.sort_values(&[]).starts, [0]);
+    }
+
+    #[test]
+    fn keys_are_sorted_by_all_their_words() {
+        let random = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let few = (0..999).map(|i| [0, i % 3, i % 7, random(i) >> 58, 0, i]);
+        let one_pair = (0..999).map(|i| [1, 2, random(i), i % 2, random(i) >> 9, 5]);
+        let all: [Vec<[u64; 6]>; 2] = [few.collect(), one_pair.collect()];
+        for keys in all {
+            let mut expected: Vec<u32> = (0..999).collect();
+            expected.sort_by_key(|&number| keys[number as usize]);
+            assert_eq!(Sorter::default().sort_keys(&keys), expected);
+            let words = |word: usize| keys.iter().map(move |key| key[word]);
+            expected.sort_by_key(|&number| (&keys[number as usize][..2], number));
+            assert_eq!(Sorter::default().sort_pairs(words(0), words(1)), expected);
+        }
+        assert_eq!(Sorter::default().sort_keys(&[]), []);
+    }
+}

@@ -1,0 +1,357 @@
+//! From the flows of a segment to its index file.
+
+use std::path::{Path, PathBuf};
+
+use tapdex_bitmap::Codec;
+
+use super::super::build::{Builder, ColumnIndex, Digits};
+use super::super::format::{
+    BLOCK_LEN, FORMAT_VERSION, NOTE_LEN_MAX, SectionKind, encode_header, size,
+};
+use super::super::marks::{self, Mark};
+use super::super::sums::{self, PieceSums};
+use super::super::writer::{Pending, bad_input};
+use super::bits::push_varint;
+use super::container::tail;
+use super::packed::push_numbers;
+use super::postings::{self, Form, Sorted};
+use super::schema::{FlowColumn, FlowSchema, Space};
+use super::{dictionary, flows, rowmap, volumes};
+use crate::beneath::Rights;
+use crate::error::{Expected, IndexError};
+use crate::storage::{Publish, temporary_path};
+
+/// The bytes of a column.
+pub(super) fn encode_column(sorted: &Sorted, column: &FlowColumn) -> Vec<u8> {
+    let mut bytes = head(sorted, column);
+    let implied = column.space == Space::Packets;
+    postings::encode_form(sorted, column.form, implied, &mut bytes);
+    bytes
+}
+
+/// What precedes the entries of a column: its values, and the first byte of each entry's value.
+fn head(sorted: &Sorted, column: &FlowColumn) -> Vec<u8> {
+    let mut first_bytes = Vec::new();
+    if column.has_first_bytes() {
+        let shift = 8 * (column.width - 1);
+        let mut numbers = vec![0; sorted.entries.len()];
+        for (id, value) in sorted.values.iter().enumerate() {
+            let byte = u32::try_from(value >> shift).unwrap_or(0);
+            sorted.list(id).iter().for_each(|&entry| numbers[entry as usize] = byte);
+        }
+        push_numbers(&numbers, &mut first_bytes);
+    }
+    let has_first_bytes = column.has_first_bytes();
+    head_of(&sorted.values, column.width, has_first_bytes.then_some(&first_bytes))
+}
+
+fn head_of(values: &[u128], width: usize, first_bytes: Option<&Vec<u8>>) -> Vec<u8> {
+    let (mut bytes, mut all) = (Vec::new(), Vec::new());
+    dictionary::encode(values, width, &mut all);
+    push_varint(values.len() as u128, &mut bytes);
+    push_varint(all.len() as u128, &mut bytes);
+    if let Some(first_bytes) = first_bytes {
+        push_varint(first_bytes.len() as u128, &mut bytes);
+    }
+    bytes.extend(all);
+    bytes.extend(first_bytes.into_iter().flatten());
+    bytes
+}
+
+/// A column to be written: what it is of, the bytes of a value, and the names of its fields.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewColumn<'n> {
+    pub(crate) space: Space,
+    pub(crate) width: usize,
+    pub(crate) names: &'n [&'n str],
+}
+
+impl NewColumn<'_> {
+    fn with(&self, form: Form) -> FlowColumn {
+        let names = self.names.iter().map(|&name| name.to_owned()).collect();
+        FlowColumn { space: self.space, width: self.width, form, names }
+    }
+}
+
+/// Writes the index file of a segment, section after section, and gives it its name when it is
+/// complete. Until then, an index that was there before under the same name is as it was; if the
+/// writer is dropped, or after an error, the temporary file is removed.
+#[derive(Debug)]
+pub(crate) struct FlowIndexWriter<'s> {
+    pending: Pending<'s>,
+    path: PathBuf,
+    schema: FlowSchema,
+    sections: Vec<(u16, u64)>,
+    sums: BlockSums,
+}
+
+/// Checksums of the blocks of what is written.
+#[derive(Debug)]
+struct BlockSums {
+    sums: Vec<u32>,
+    /// That of the block that is not full yet, and how many bytes it has room for.
+    sum: u32,
+    room: u64,
+}
+
+impl BlockSums {
+    fn add(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (head, tail) = rest.split_at(rest.len().min(size(self.room)));
+            self.sum = crc32c::crc32c_append(self.sum, head);
+            self.room -= head.len() as u64;
+            if self.room == 0 {
+                self.sums.push(self.sum);
+                (self.sum, self.room) = (0, BLOCK_LEN);
+            }
+            rest = tail;
+        }
+    }
+
+    fn end(&mut self) -> &[u32] {
+        if self.room < BLOCK_LEN {
+            self.sums.push(self.sum);
+        }
+        &self.sums
+    }
+}
+
+impl<'s> FlowIndexWriter<'s> {
+    /// Starts a file that only those with these rights may read.
+    pub(crate) fn create(
+        storage: &'s dyn Publish,
+        path: &Path,
+        rights: Rights,
+        rows: u32,
+    ) -> Result<Self, IndexError> {
+        let mut writer = Self {
+            pending: Pending::create(storage, temporary_path(path), rights)?,
+            path: path.to_owned(),
+            schema: FlowSchema { rows, ..FlowSchema::default() },
+            sections: Vec::new(),
+            sums: BlockSums { sums: Vec::new(), sum: 0, room: BLOCK_LEN },
+        };
+        writer.append(&encode_header(FORMAT_VERSION))?;
+        Ok(writer)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), IndexError> {
+        self.sums.add(bytes);
+        let result = self.pending.append(bytes);
+        self.pending.settle(result)
+    }
+
+    fn section(&mut self, kind: SectionKind, parts: &[&[u8]]) -> Result<(), IndexError> {
+        parts.iter().try_for_each(|part| self.append(part))?;
+        let len = parts.iter().map(|part| part.len() as u64).sum();
+        self.sections.push((kind as u16, len));
+        Ok(())
+    }
+
+    /// Writes how many packets the flows have, two for each conversation.
+    pub(crate) fn flows(&mut self, packets: &[u32]) -> Result<(), IndexError> {
+        let conversations = packets.len() / 2;
+        self.schema.conversations = u32::try_from(conversations).unwrap_or(u32::MAX);
+        let mut bytes = Vec::new();
+        flows::encode(packets, &mut bytes);
+        self.section(SectionKind::Flows, &[&bytes])
+    }
+
+    /// Writes the excess of the flows, two for each conversation.
+    pub(crate) fn volumes(&mut self, excess: &[u64]) -> Result<(), IndexError> {
+        let mut bytes = Vec::new();
+        volumes::encode(excess, &mut bytes);
+        self.section(SectionKind::Volumes, &[&bytes])
+    }
+
+    /// Writes a column, in bitmaps of a codec or in the form that fits it best.
+    pub(crate) fn column(
+        &mut self,
+        new: NewColumn<'_>,
+        sorted: &Sorted,
+        codec: Option<Codec>,
+    ) -> Result<(), IndexError> {
+        let (mut bytes, head) = (Vec::new(), head(sorted, &new.with(Form::Lists)));
+        let implied = new.space == Space::Packets;
+        let form = match codec {
+            Some(codec) => {
+                let form = Form::Bitmaps(codec);
+                postings::encode_form(sorted, form, implied, &mut bytes);
+                form
+            }
+            None => postings::choose(sorted, implied, &mut bytes),
+        };
+        self.section(SectionKind::Column, &[&head, &bytes])?;
+        self.schema.columns.push(new.with(form));
+        Ok(())
+    }
+
+    /// Writes a column of packets whose bitmaps were built before; its keys stand for these values.
+    pub(crate) fn built_packets(
+        &mut self,
+        new: NewColumn<'_>,
+        values: &[u128],
+        index: &ColumnIndex,
+    ) -> Result<(), IndexError> {
+        self.write_built(new, head_of(values, new.width, None), values.len(), index)
+    }
+
+    /// Writes a column whose bitmaps were built before, from the ids of its values.
+    pub(crate) fn built(
+        &mut self,
+        new: NewColumn<'_>,
+        sorted: &Sorted,
+        index: &ColumnIndex,
+    ) -> Result<(), IndexError> {
+        let head = head(sorted, &new.with(Form::Bitmaps(index.codec)));
+        self.write_built(new, head, sorted.len(), index)
+    }
+
+    fn write_built(
+        &mut self,
+        new: NewColumn<'_>,
+        head: Vec<u8>,
+        values: usize,
+        index: &ColumnIndex,
+    ) -> Result<(), IndexError> {
+        let counts = [
+            ("number of entries", self.schema.entries(new.space).into(), index.rows.into()),
+            ("number of values", values as u64, index.keys.len() as u64),
+            ("number of bitmaps", values as u64 + 1, index.offsets.len() as u64),
+        ];
+        for (what, right, got) in counts {
+            let expected = Expected::Exactly(right);
+            if !expected.allows(got) {
+                return Err(bad_input(SectionKind::Column, what, expected, got));
+            }
+        }
+        let bytes = Self::bitmaps_of(index, new.space)?;
+        self.section(SectionKind::Column, &[&head, &bytes])?;
+        self.schema.columns.push(new.with(Form::Bitmaps(index.codec)));
+        Ok(())
+    }
+
+    /// The bytes of bitmaps that were built before.
+    fn bitmaps_of(index: &ColumnIndex, space: Space) -> Result<Vec<u8>, IndexError> {
+        let all = index.bitmaps();
+        if index.offsets.last() != Some(&(all.len() as u64)) || !index.offsets.is_sorted() {
+            let expected = Expected::Exactly(all.len() as u64);
+            let got = index.offsets.last().copied().unwrap_or(0);
+            return Err(bad_input(SectionKind::Column, "bytes of bitmaps", expected, got));
+        }
+        let bitmap = |id: usize, target: &mut Vec<u8>| {
+            target.extend_from_slice(&all[size(index.offsets[id])..size(index.offsets[id + 1])]);
+        };
+        let mut bytes = Vec::new();
+        let implied = space == Space::Packets;
+        postings::encode_bitmaps(&bitmap, index.keys.len(), implied, &mut bytes);
+        Ok(bytes)
+    }
+
+    /// Writes a column of packets, in bitmaps of a codec or in the form that fits it best.
+    ///
+    /// The rule is that of other columns, but there are no lists: bitmaps of MASC or the packed
+    /// form, whichever has the fewest bytes, those of the packed form counted twice. Bitmaps count
+    /// as [`masc_least`](postings::masc_least) at least, even if one is left out.
+    pub(crate) fn packets(
+        &mut self,
+        new: NewColumn<'_>,
+        digits: Digits<'_>,
+        codec: Option<Codec>,
+        (builder, column): (&mut dyn Builder, &mut ColumnIndex),
+    ) -> Result<(), IndexError> {
+        let values = |column: &ColumnIndex| -> Vec<u128> {
+            column.keys.iter().map(|&key| key.into()).collect()
+        };
+        if let Some(codec) = codec {
+            builder.build(digits, codec, column)?;
+            return self.built_packets(new, &values(column), column);
+        }
+        let (keys, packed, runs) = match digits {
+            Digits::Bytes(digits) => postings::pack_digits(digits, |&digit| digit.into()),
+            Digits::Shorts(digits) => postings::pack_digits(digits, |&digit| digit),
+        };
+        let most = postings::PACKED_WEIGHT * packed.len();
+        if postings::masc_least(runs, keys.len()) <= most {
+            builder.build(digits, Codec::Masc, column)?;
+            let bytes = Self::bitmaps_of(column, new.space)?;
+            if bytes.len() <= most {
+                return self.built_packets(new, &values(column), column);
+            }
+        }
+        let head = head_of(&keys, new.width, None);
+        self.section(SectionKind::Column, &[&head, &packed])?;
+        self.schema.columns.push(new.with(Form::Packed));
+        Ok(())
+    }
+
+    /// Writes the record of each row, a permutation; flows start at these rows, and the last one
+    /// ends there.
+    pub(crate) fn row_map(&mut self, records: &[u32], starts: &[u32]) -> Result<(), IndexError> {
+        let mut seen = vec![0_u64; records.len().div_ceil(64)];
+        for &record in records {
+            let word = seen.get_mut(record as usize / 64).filter(|_| record < self.schema.rows);
+            let bit = 1 << (record % 64);
+            match word {
+                Some(word) if *word & bit == 0 => *word |= bit,
+                _ => {
+                    let (expected, got) = (Expected::AtMost(0), record.into());
+                    return Err(bad_input(
+                        SectionKind::RowMap,
+                        "second row of a record",
+                        expected,
+                        got,
+                    ));
+                }
+            }
+        }
+        let mut bytes = Vec::new();
+        rowmap::encode(records, starts, &mut bytes)?;
+        self.section(SectionKind::RowMap, &[&bytes])
+    }
+
+    /// Writes a mark for every [`MARK_RECORDS`](super::super::MARK_RECORDS) records.
+    pub(crate) fn marks(&mut self, marks: &[Mark]) -> Result<(), IndexError> {
+        if let Some((what, expected, got)) = marks::check(self.schema.rows, marks) {
+            return Err(bad_input(SectionKind::Marks, what, expected, got));
+        }
+        let mut bytes = Vec::new();
+        super::marks::encode(marks, &mut bytes);
+        self.section(SectionKind::Marks, &[&bytes])
+    }
+
+    /// Writes the checksums of the pieces that these marks lead to.
+    pub(crate) fn sums(&mut self, marks: &[Mark], sums: &PieceSums) -> Result<(), IndexError> {
+        if let Some((what, expected, got)) = sums::check(marks, sums) {
+            return Err(bad_input(SectionKind::Sums, what, expected, got));
+        }
+        let mut bytes = Vec::new();
+        sums::encode(sums, &mut |some| {
+            bytes.extend_from_slice(some);
+            Ok(())
+        })?;
+        self.section(SectionKind::Sums, &[&bytes])
+    }
+
+    /// Writes bytes that mean something to the writer of the file.
+    pub(crate) fn note(&mut self, note: &[u8]) -> Result<(), IndexError> {
+        let (expected, got) = (Expected::AtMost(NOTE_LEN_MAX), note.len() as u64);
+        if !expected.allows(got) {
+            return Err(bad_input(SectionKind::Note, "length", expected, got));
+        }
+        self.section(SectionKind::Note, &[note])
+    }
+
+    /// Completes the file and gives it its name; returns how many bytes it has.
+    pub(crate) fn finish(mut self) -> Result<u64, IndexError> {
+        let schema = self.schema.encode();
+        self.section(SectionKind::Schema, &[&schema])?;
+        let tail = tail(&self.sections, self.sums.end(), self.pending.len);
+        let result = self.pending.append(&tail);
+        self.pending.settle(result)?;
+        let result = self.pending.publish(&self.path);
+        self.pending.settle(result)?;
+        Ok(self.pending.len)
+    }
+}

@@ -1,0 +1,213 @@
+//! Segments of made-up traffic, and every question that one can be asked.
+
+use std::fs;
+
+use tapdex_bitmap::Chunks;
+
+use super::recording::Folder;
+use crate::IndexError;
+use crate::archive::{Archive, CodecChoice, Ingest, Input};
+use crate::capture::{CaptureWriter, FileFormat, Interface};
+use crate::index::{FlowField, Found, Index};
+use crate::traffic::{Profile, Traffic};
+
+/// The index file of the segment that some traffic makes: a recording, so that it has packet sums.
+pub fn segment_of(profile: &Profile, codec: CodecChoice) -> Vec<u8> {
+    let folder = Folder::new();
+    let archive = Archive::create(&folder.0, Some(codec)).unwrap();
+    let interface = Interface::new(1, 1_000_000_000);
+    let mut writer = CaptureWriter::new(Vec::new(), FileFormat::Pcapng, &[interface], "").unwrap();
+    let mut traffic = Traffic::new(profile);
+    while let Some(packet) = traffic.next() {
+        writer.packet(0, packet.time_ns, packet.wire_len, packet.data).unwrap();
+    }
+    let recording = archive.new_recording(profile.start_ns, 0).unwrap();
+    fs::write(recording.sealed_path(), writer.finish().unwrap()).unwrap();
+    let input = Input::File(recording.sealed_path());
+    let report = Ingest::new(&archive).threads(1).run(&[input]).unwrap();
+    assert!(report.files[0].error.is_none(), "{report:?}");
+    fs::read(&archive.index_files().unwrap()[0]).unwrap()
+}
+
+/// Traffic of every kind, in few packets.
+pub fn varied(packets: u64, seed: u64) -> Profile {
+    Profile {
+        seed,
+        packets,
+        ipv6_share: 0.3,
+        vlan_share: 0.3,
+        tunnel_share: 0.2,
+        other_share: 0.2,
+        concurrent_flows: 16,
+        ..Profile::default()
+    }
+}
+
+/// An answer: numbers that depend on all of it.
+pub type Answer = Vec<u64>;
+
+/// The rows that a look-up found.
+fn rows_of(found: Found<'_>, rows: u32) -> Answer {
+    match found {
+        Found::None => vec![],
+        Found::All => (0..rows.into()).collect(),
+        Found::Some(some, _) => some.ids().map(u64::from).collect(),
+        Found::Conversations(some, _) => some.into_rows().ids().map(u64::from).collect(),
+    }
+}
+
+/// The names of all fields, those of both ends.
+pub fn field_names(index: &Index) -> Vec<String> {
+    let columns = index.flow_schema().into_iter().flat_map(|schema| &schema.columns);
+    columns.flat_map(|column| column.names.iter().cloned()).collect()
+}
+
+fn either(field: FlowField<'_>) -> FlowField<'_> {
+    field.either_end().unwrap_or(field)
+}
+
+/// Asks a field of a name for everything that it can be asked for. The answers are always as many.
+pub fn ask_field(
+    index: &Index,
+    name: &str,
+    values: &[u128],
+    each: &mut dyn FnMut(Result<Answer, IndexError>),
+) {
+    let all = index.rows();
+    let mut ask = |question: &dyn Fn(FlowField<'_>) -> Result<Answer, IndexError>| {
+        each(index.flow_field(name).and_then(|field| field.map_or(Ok(vec![]), question)));
+    };
+    let found = |found: Result<Found<'_>, IndexError>| {
+        let rows = rows_of(found?, all);
+        index.check_flows().map(|()| rows)
+    };
+    for (at, &value) in values.iter().enumerate() {
+        let other = values[(at + 1) % values.len()];
+        let fit = |field: FlowField<'_>| value & field.value_max();
+        ask(&|field| found(field.equals(fit(field))));
+        ask(&|field| found(either(field).equals(fit(field))));
+        ask(&|field| found(field.range(value.min(other)..=value.max(other))));
+        ask(&|field| found(either(field).range(fit(field)..=field.value_max())));
+        ask(&|field| found(field.range(0..=fit(field))));
+        let prefix = |field: FlowField<'_>| {
+            let bits = 8 * u32::try_from(field.column().width).unwrap();
+            field.value_max() & !(field.value_max() >> (other % u128::from(bits)))
+        };
+        ask(&|field| found(field.masked(value, prefix(field))));
+        ask(&|field| found(field.masked(value, other)));
+        ask(&|field| Ok(vec![u64::from(field.weight(value, prefix(field))? > 0)]));
+        ask(&|field| found(field.matching(&mut |v| v & 3 == value & 3)));
+        ask(&|field| found(either(field).matching(&mut |v| v & 1 == other & 1)));
+    }
+    let counted = |counts: Vec<(u128, u64)>| -> Answer {
+        let low = u128::from(u64::MAX);
+        let numbers = |(value, count): (u128, u64)| {
+            [value >> 64, value & low]
+                .map(|half| u64::try_from(half).unwrap())
+                .into_iter()
+                .chain([count])
+        };
+        counts.into_iter().flat_map(numbers).collect()
+    };
+    let some: Vec<u32> = (0..all).filter(|row| row % 3 == 1).collect();
+    ask(&|field| field.count(None).map(counted));
+    ask(&|field| field.count(Some(&some)).map(counted));
+    ask(&|field| {
+        let mut runs = Vec::new();
+        field.for_each_run(&mut |value, first, last| {
+            runs.push((value, u64::from(first) << 32 | u64::from(last)));
+        })?;
+        Ok(counted(runs))
+    });
+}
+
+/// Asks for records, marks, pieces and the note.
+pub fn ask_lists(index: &Index, row: u32, each: &mut dyn FnMut(Result<Answer, IndexError>)) {
+    let all = index.rows();
+    let Some(row) = row.checked_rem(all) else { return };
+    let map = || index.row_map().map(|map| map.unwrap());
+    let records = |rows: &[u32]| -> Result<Answer, IndexError> {
+        let mut target = Vec::new();
+        map()?.records(rows, &mut target)?;
+        Ok(target.into_iter().map(u64::from).collect())
+    };
+    each(map().and_then(|map| Ok(vec![map.get(row)?.into()])));
+    each(records(&[row]));
+    let some: Vec<u32> = (0..all).filter(|other| other % 50 == row % 50).collect();
+    each(records(&some));
+    each(records(&(0..all).collect::<Vec<_>>()));
+    each(map().and_then(|map| map.iter().map(|record| record.map(u64::from)).collect()));
+    let marks = || index.marks().map(|marks| marks.filter(|marks| !marks.is_empty()));
+    each(marks().and_then(|marks| {
+        let Some(marks) = marks else { return Ok(vec![]) };
+        let mark = marks.get(row % marks.len())?;
+        Ok(vec![mark.offset, mark.time_min, mark.time_max])
+    }));
+    each(marks().and_then(|marks| {
+        let Some(marks) = marks else { return Ok(vec![]) };
+        let all = marks.iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(all.iter().flat_map(|mark| [mark.offset, mark.time_min, mark.time_max]).collect())
+    }));
+    each(index.pieces().and_then(|pieces| {
+        let Some(pieces) = pieces.filter(|pieces| !pieces.is_empty()) else { return Ok(vec![]) };
+        let both = [pieces.head()?, pieces.get(row % pieces.len())?];
+        Ok(both.iter().flat_map(|p| [p.bytes.start, p.bytes.end, p.sum.into()]).collect())
+    }));
+    each(index.note().map(|note| note.unwrap_or_default().iter().map(|&b| b.into()).collect()));
+}
+
+/// The most fields that are asked for everything.
+const ASKED_MAX: usize = 8;
+
+/// Asks an index of conversations, if it is one; an error if an answer is one.
+pub(super) fn look_up(index: &Index, values: &[u128; 4]) -> Result<(), IndexError> {
+    if index.flow_schema().is_none() {
+        return Ok(());
+    }
+    let mut result = Ok(());
+    let mut see = |answer: Result<Answer, IndexError>| {
+        if let Err(error) = answer {
+            result = Err(error);
+        }
+    };
+    let names = field_names(index);
+    // Not always the first ones.
+    let from = usize::try_from(values[3] % 97).unwrap();
+    for name in names.iter().cycle().skip(from).take(names.len().min(ASKED_MAX)) {
+        ask_field(index, name, values, &mut see);
+    }
+    ask_lists(index, u32::try_from(values[0] & 0xFFFF_FFFF).unwrap(), &mut see);
+    result
+}
+
+/// Compares look-ups of a sound index with what a scan of its fields finds.
+pub fn check_lookups(index: &Index, values: &[u128]) -> Result<(), IndexError> {
+    let all = index.rows();
+    for name in field_names(index) {
+        let Some(field) = index.flow_field(&name)? else { continue };
+        let mut column = vec![0; all as usize];
+        field.for_each_run(&mut |value, first, last| {
+            column[first as usize..=last as usize].fill(value);
+        })?;
+        let scan = |holds: &dyn Fn(u128) -> bool| -> Answer {
+            (0..all.into()).zip(&column).filter(|(_, v)| holds(**v)).map(|(row, _)| row).collect()
+        };
+        let counts = field.count(None)?;
+        assert_eq!(counts.iter().map(|count| count.1).sum::<u64>(), all.into(), "{name}");
+        let own = column.iter().step_by(column.len() / 3 + 1).copied();
+        for value in values.iter().map(|value| value & field.value_max()).chain(own) {
+            let found = |found| rows_of(found, all);
+            assert_eq!(found(field.equals(value)?), scan(&|v| v == value), "{name} {value}");
+            assert_eq!(found(field.range(value..=u128::MAX)?), scan(&|v| v >= value), "{name}");
+            assert_eq!(found(field.range(0..=value)?), scan(&|v| v <= value), "{name} {value}");
+            let mask = field.value_max() & !(field.value_max() >> 9);
+            let masked = scan(&|v| v & mask == value & mask);
+            assert_eq!(found(field.masked(value, mask)?), masked, "{name} {value}");
+            let odd = found(field.matching(&mut |v| v & 5 == value & 5)?);
+            assert_eq!(odd, scan(&|v| v & 5 == value & 5), "{name} {value}");
+            let count = counts.iter().find(|count| count.0 == value).map_or(0, |count| count.1);
+            assert_eq!(count, scan(&|v| v == value).len() as u64, "{name} {value}");
+        }
+    }
+    Ok(())
+}
