@@ -26,6 +26,23 @@ pub enum BitOp {
     AndNot,
 }
 
+/// Asks the processor to fetch an element of a list that will be read soon. The program goes on, so
+/// several such reads overlap. Nothing happens if there is no such element.
+#[inline(always)]
+pub fn prefetch<T>(list: &[T], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(element) = list.get(at) {
+        // SAFETY: the hint has no effect that a program can see, wherever it points.
+        #[allow(unsafe_code)]
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(element).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (list, at);
+}
+
 /// Ids past the end of a result that kernels may write to: one full 512-bit register.
 pub(crate) const SLACK: usize = 32;
 

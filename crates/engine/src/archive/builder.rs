@@ -10,7 +10,7 @@ use tapdex_bitmap::Codec;
 
 use super::CodecChoice;
 use super::device::SegmentColumn;
-use super::flows::{Conversations, FlowTable, Flows, Values};
+use super::flows::{Conversations, Flows, Values};
 use super::note::Note;
 use crate::beneath::Rights;
 use crate::capture::{CaptureError, CaptureReader, Record};
@@ -18,7 +18,7 @@ use crate::error::IndexError;
 use crate::fields::{self, FIELDS, Field, FieldSet, Home, Narrow, OWN_DIGITS, Packet, Spec, Wide};
 use crate::index::{
     ColumnIndex, CpuBuilder, Digits, FlowIndexWriter, MARK_RECORDS, Mark, NewColumn, PieceSums,
-    Sorter, Space, Width,
+    Sorted, Sorter, Space, Width,
 };
 use crate::packet::{self, Headers};
 use crate::storage::Publish;
@@ -81,6 +81,9 @@ pub(super) struct SegmentBuilder {
     row_map: Vec<u32>,
     row_own: Own,
     sorter: Sorter,
+    conversations: Conversations,
+    values: Values,
+    sorted: Sorted,
 }
 
 /// Packets whose flow is still to be looked up.
@@ -89,8 +92,8 @@ struct Pending {
     len: usize,
     keys: [Narrow; BATCH],
     hashes: [u64; BATCH],
-    /// The wide parts of those that have one, and whose they are.
-    wide: [(usize, Wide); BATCH],
+    /// The wide parts of those that have one, with their hashes, and whose they are.
+    wide: [(usize, Wide, u64); BATCH],
     wide_len: usize,
     /// What the packets have for themselves, digit by digit.
     own: [[u16; BATCH]; OWN_DIGITS],
@@ -130,6 +133,9 @@ impl SegmentBuilder {
             row_map: Vec::new(),
             row_own: own(keep),
             sorter: Sorter::default(),
+            conversations: Conversations::default(),
+            values: Values::default(),
+            sorted: Sorted::default(),
         }
     }
 
@@ -205,18 +211,27 @@ impl SegmentBuilder {
         pending.mark.time_max = pending.mark.time_max.max(time);
         let at = pending.len % BATCH;
         let mut key = fields::narrow(&packet);
+        let mut is_wide = false;
         if packet.headers.wide {
             let mut wide = fields::wide(&packet);
             fields::order_ends(&mut key, Some(&mut wide));
             // A wide part that is 0 is none: flows are what their fields are.
-            if wide != Wide::default() {
-                pending.wide[pending.wide_len % BATCH] = (at, wide);
+            is_wide = wide != Wide::default();
+            if is_wide {
+                let hash = self.flows.wide.hash(&wide);
+                self.flows.wide.prefetch_slot(hash);
+                pending.wide[pending.wide_len % BATCH] = (at, wide, hash);
                 pending.wide_len += 1;
             }
         } else {
             fields::order_ends(&mut key, None);
         }
-        pending.keys[at] = std::array::from_fn(|word| key[word] & self.mask[word]);
+        let key = std::array::from_fn(|word| key[word] & self.mask[word]);
+        if !is_wide {
+            pending.hashes[at] = self.flows.narrow.hash(&key);
+            self.flows.narrow.prefetch_slot(pending.hashes[at]);
+        }
+        pending.keys[at] = key;
         for (digits, digit) in pending.own.iter_mut().zip(fields::own(&packet)) {
             digits[at] = digit;
         }
@@ -234,26 +249,16 @@ impl SegmentBuilder {
         if len == 0 {
             return;
         }
-        // First all reads from the tables, then the work on what was read.
-        let mut seen = 0;
+        // Slots were fetched as packets came, keys are fetched now.
         let wide = &pending.wide[..std::mem::take(&mut pending.wide_len).min(BATCH)];
-        for ((_, part), hash) in wide.iter().zip(&mut pending.hashes) {
-            *hash = self.flows.wide.hash(part);
-            seen |= self.flows.wide.peek(*hash);
+        wide.iter().for_each(|(_, _, hash)| self.flows.wide.prefetch_key(*hash));
+        for (at, part, hash) in wide {
+            let key = &mut pending.keys[*at];
+            self.flows.join(key, part, *hash);
+            pending.hashes[*at] = self.flows.narrow.hash(key);
+            self.flows.narrow.prefetch_slot(pending.hashes[*at]);
         }
-        std::hint::black_box(seen);
-        for ((at, part), &hash) in wide.iter().zip(&pending.hashes) {
-            self.flows.join(&mut pending.keys[*at], part, hash);
-        }
-        for (key, hash) in pending.keys[..len].iter().zip(&mut pending.hashes) {
-            *hash = self.flows.narrow.hash(key);
-            seen |= self.flows.narrow.peek(*hash);
-        }
-        std::hint::black_box(seen);
-        for &hash in &pending.hashes[..len] {
-            seen |= self.flows.narrow.peek_key(self.flows.narrow.peek(hash));
-        }
-        std::hint::black_box(seen);
+        pending.hashes[..len].iter().for_each(|&hash| self.flows.narrow.prefetch_key(hash));
         let keys = pending.keys[..len].iter().zip(&pending.hashes).zip(&pending.excess);
         let flows = keys.map(|((key, &hash), &excess)| self.flows.count(key, hash, excess));
         self.flow_of.extend(flows);
@@ -322,8 +327,8 @@ impl SegmentBuilder {
 
     /// Writes the index: sorts flows, puts the rows in their order, and writes columns.
     fn write_on_cpu(&mut self, target: &Target<'_>) -> Result<u64, IndexError> {
-        let table = self.flows.sorted(&mut self.sorter);
-        let conversations = table.conversations();
+        let mut conversations = std::mem::take(&mut self.conversations);
+        self.flows.sort(&mut self.sorter, &mut conversations);
         let mut next = conversations.first_rows.clone();
         let mut row_map = std::mem::take(&mut self.row_map);
         row_map.resize(self.records(), 0);
@@ -332,9 +337,9 @@ impl SegmentBuilder {
             row_map[*row as usize] = record;
             *row += 1;
         }
-        let rows = SortedRows { table: &table, conversations: &conversations, records: &row_map };
+        let rows = SortedRows { conversations: &conversations, records: &row_map };
         let written = self.write_rows(target, rows, &mut |_, _, _| Ok(false));
-        self.row_map = row_map;
+        (self.row_map, self.conversations) = (row_map, conversations);
         written
     }
 
@@ -347,13 +352,13 @@ impl SegmentBuilder {
         built_elsewhere: &mut BuildElsewhere<'_, E>,
     ) -> Result<u64, E> {
         let NewFile { storage, path, rights } = target.file;
-        let SortedRows { table, conversations, records } = sorted_rows;
+        let SortedRows { conversations, records } = sorted_rows;
         let mut writer = FlowIndexWriter::create(storage, path, rights, rows32(records.len()))?;
         writer.flows(&conversations.packets)?;
         if self.has_lengths {
             writer.volumes(&conversations.excess)?;
         }
-        let Self { rows: by_row, column, row_own, sorter, .. } = self;
+        let Self { rows: by_row, column, row_own, sorter, values, sorted, .. } = self;
         for (plane, target) in self.own.iter().zip(row_own.iter_mut()) {
             plane.gather(records, target);
         }
@@ -361,7 +366,6 @@ impl SegmentBuilder {
             CodecChoice::Fixed(codec) => Some(codec),
             CodecChoice::Auto => None,
         };
-        let mut values = Values::default();
         for spec in target.fields {
             let width = spec.bits().div_ceil(8) as usize;
             let other = spec.other_end().map(|other| other.name);
@@ -396,22 +400,22 @@ impl SegmentBuilder {
                 true => {
                     let ends = [Some(*spec), spec.other_end()];
                     for spec in ends.into_iter().flatten() {
-                        table.values(spec, &conversations.flows, &mut values);
+                        conversations.values(spec, values);
                     }
                     if spec.other_end().is_some() { Space::Ends } else { Space::Conversations }
                 }
             };
-            let sorted = values.sort(sorter);
+            values.sort(sorter, sorted);
             let is_built = match (codec, codec.and_then(|_| sorted.short_ids())) {
                 (Some(codec), Some(ids)) => {
                     built_elsewhere(SegmentColumn::Entries(&ids), codec, &mut |index| {
-                        writer.built(new(space), &sorted, index)
+                        writer.built(new(space), sorted, index)
                     })?
                 }
                 _ => false,
             };
             if !is_built {
-                writer.column(new(space), &sorted, codec)?;
+                writer.column(new(space), sorted, codec)?;
             }
         }
         writer.row_map(records, &conversations.starts)?;
@@ -434,7 +438,6 @@ fn excess(wire_len: u32) -> u32 {
 /// The rows of a segment in their order.
 #[derive(Clone, Copy)]
 struct SortedRows<'a> {
-    table: &'a FlowTable,
     conversations: &'a Conversations,
     /// The record of each row.
     records: &'a [u32],

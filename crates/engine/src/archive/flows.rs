@@ -2,6 +2,8 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use tapdex_bitmap::prefetch;
+
 use crate::fields::{DIRECTION_WORD, Home, Narrow, Spec, Wide, is_odd};
 use crate::index::{Sorted, Sorter};
 
@@ -27,9 +29,9 @@ pub(super) fn hash<const N: usize>(key: &[u64; N], secret: u64) -> u64 {
 /// Numbers keys as they come: the same key, the same number.
 #[derive(Debug)]
 pub(super) struct Interner<const N: usize> {
-    /// The number of a key plus one in the low half, the upper half of its hash in the high half; 0
-    /// is free. There is a power of two of them, and at most half are taken.
-    slots: Vec<u64>,
+    /// The number of a key plus one in the low bits, as many as the number of slots has, and bits
+    /// of its hash above; 0 is free. There is a power of two of them, and at most half are taken.
+    slots: Vec<u32>,
     entries: Vec<Entry<N>>,
     secret: u64,
 }
@@ -43,7 +45,6 @@ struct Entry<const N: usize> {
 }
 
 const SLOTS_MIN: usize = 1 << 10;
-const HIGH_HALF: u64 = !0 << 32;
 
 impl<const N: usize> Interner<N> {
     pub(super) fn new() -> Self {
@@ -74,51 +75,54 @@ impl<const N: usize> Interner<N> {
         hash(key, self.secret)
     }
 
+    /// The bits of a slot that hold a number.
     #[inline(always)]
-    fn slot(&self, hash: u64) -> usize {
-        // The low half picks the slot; the high half is kept in the slot to tell most other keys
-        // apart.
-        low_half(hash) as usize & (self.slots.len() - 1)
+    fn number_bits(&self) -> u32 {
+        low_half(self.slots.len() as u64 - 1)
     }
 
-    /// The first slot of the search for a hash. Reading it early lets several such memory reads
-    /// overlap.
+    /// Fetches the first slot of the search for a hash.
     #[inline(always)]
-    pub(super) fn peek(&self, hash: u64) -> u64 {
-        self.slots[self.slot(hash)]
+    pub(super) fn prefetch_slot(&self, hash: u64) {
+        prefetch(&self.slots, (low_half(hash) & self.number_bits()) as usize);
     }
 
-    /// A word of the key that a slot leads to, for the same reason.
+    /// Fetches the key that this slot leads to.
     #[inline(always)]
-    pub(super) fn peek_key(&self, slot: u64) -> u64 {
-        self.entries.get(low_half(slot).wrapping_sub(1) as usize).map_or(0, |entry| entry.key[0])
+    pub(super) fn prefetch_key(&self, hash: u64) {
+        let bits = self.number_bits();
+        let slot = self.slots[(low_half(hash) & bits) as usize];
+        prefetch(&self.entries, (slot & bits).wrapping_sub(1) as usize);
     }
 
     /// The number of a key.
     #[inline(always)]
     pub(super) fn number(&mut self, key: &[u64; N], hash: u64) -> u32 {
-        let mut slot = self.slot(hash);
+        // The low half picks the slot; bits of the high half are kept in the slot to tell most
+        // other keys apart.
+        let bits = self.number_bits();
+        let (mut slot, high) = (low_half(hash) & bits, low_half(hash >> 32));
         loop {
-            let found = self.slots[slot];
+            let found = self.slots[slot as usize];
             if found == 0 {
-                return self.insert(slot, key, hash);
+                return self.insert(slot as usize, key, hash);
             }
-            if (found ^ hash) & HIGH_HALF == 0 {
-                let number = low_half(found) - 1;
+            if (found ^ high) & !bits == 0 {
+                let number = (found & bits) - 1;
                 // No branch for each word: usually all words are equal.
                 let pairs = self.entries[number as usize].key.iter().zip(key);
                 if pairs.fold(0, |differ, (a, b)| differ | (a ^ b)) == 0 {
                     return number;
                 }
             }
-            slot = (slot + 1) & (self.slots.len() - 1);
+            slot = (slot + 1) & bits;
         }
     }
 
     #[cold]
     fn insert(&mut self, slot: usize, key: &[u64; N], hash: u64) -> u32 {
         let number = u32::try_from(self.entries.len()).unwrap_or(u32::MAX - 1);
-        self.slots[slot] = hash & HIGH_HALF | u64::from(number + 1);
+        self.slots[slot] = low_half(hash >> 32) & !self.number_bits() | (number + 1);
         self.entries.push(Entry { key: *key, volume: Volume::default() });
         if self.entries.len() * 2 > self.slots.len() {
             self.grow();
@@ -130,20 +134,21 @@ impl<const N: usize> Interner<N> {
         let len = self.slots.len() * 2;
         self.slots.clear();
         self.slots.resize(len, 0);
-        for (number, entry) in (1_u64..).zip(&self.entries) {
+        let bits = self.number_bits();
+        for (number, entry) in (1_u32..).zip(&self.entries) {
             let hash = hash(&entry.key, self.secret);
-            let mut slot = low_half(hash) as usize & (len - 1);
-            while self.slots[slot] != 0 {
-                slot = (slot + 1) & (len - 1);
+            let mut slot = low_half(hash) & bits;
+            while self.slots[slot as usize] != 0 {
+                slot = (slot + 1) & bits;
             }
-            self.slots[slot] = hash & HIGH_HALF | number;
+            self.slots[slot as usize] = low_half(hash >> 32) & !bits | number;
         }
     }
 }
 
 #[inline(always)]
 fn low_half(word: u64) -> u32 {
-    u32::try_from(word & !HIGH_HALF).unwrap_or(0)
+    u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0)
 }
 
 /// The flows of a segment.
@@ -200,41 +205,34 @@ impl Flows {
         flow
     }
 
-    /// The flows in the order of their keys, which gives neighbours as many digits in common as
-    /// possible, and brings the two of a conversation together.
-    pub(super) fn sorted(&self, sorter: &mut Sorter) -> FlowTable {
-        let (wide_order, ranks) = self.wide_ranks();
+    /// Puts the flows in the order of their keys, which gives neighbours as many digits in common
+    /// as possible, and brings the two of a conversation together.
+    pub(super) fn sort(&self, sorter: &mut Sorter, target: &mut Conversations) {
+        let (wide_order, ranks) = self.wide_ranks(sorter);
+        target.clear(self.len());
         let heads = |word: usize| self.narrow.keys().map(move |key| key[word]);
         let order = sorter.sort_pairs(heads(0), heads(1));
-        // All of a flow is read once, from wherever it lies; from here on flows lie in order.
-        let mut flows: Vec<(Narrow, Volume, u32)> = Vec::with_capacity(order.len());
-        for flow in order {
-            let Entry { mut key, volume } = self.narrow.entries[flow as usize];
-            key[WIDE_WORD] = ranked(&key, &ranks);
-            flows.push((key, volume, flow));
-        }
         // Those of the same two hosts lie together: mostly a few.
-        for group in flows.chunk_by_mut(|a, b| a.0[..2] == b.0[..2]) {
-            match group.len() {
-                1 => {}
-                0..=FEW_FLOWS => group.sort_unstable_by_key(|flow| flow.0),
-                _ => {
-                    let keys: Vec<Narrow> = group.iter().map(|flow| flow.0).collect();
-                    let order = sorter.sort_keys(&keys);
-                    let sorted: Vec<_> = order.iter().map(|&at| group[at as usize]).collect();
-                    group.copy_from_slice(&sorted);
+        let mut group: Vec<(Narrow, Volume, u32)> = Vec::new();
+        for flows in order.chunks(READ_TOGETHER) {
+            // Flows lie anywhere in memory.
+            flows.iter().for_each(|&flow| prefetch(&self.narrow.entries, flow as usize));
+            for &flow in flows {
+                let Entry { mut key, volume } = self.narrow.entries[flow as usize];
+                key[WIDE_WORD] = ranked(&key, &ranks);
+                if group.first().is_some_and(|first| first.0[..2] != key[..2]) {
+                    target.push_group(&mut group, sorter);
                 }
+                group.push((key, volume, flow));
             }
         }
-        let mut table = FlowTable::with_capacity(flows.len());
-        flows.iter().for_each(|(key, volume, flow)| table.push(key, *volume, *flow));
-        table.set_wide(wide_order.iter().map(|&i| self.wide.key(i)));
-        table
+        target.push_group(&mut group, sorter);
+        target.finish(wide_order.iter().map(|&i| self.wide.key(i)));
     }
 
-    /// The keys that [`sorted`](Self::sorted) sorts by, for sorting elsewhere.
-    pub(super) fn sort_keys(&self) -> SortKeys<'_> {
-        let (wide_order, ranks) = self.wide_ranks();
+    /// The keys that [`sort`](Self::sort) sorts by, for sorting elsewhere.
+    pub(super) fn sort_keys(&self, sorter: &mut Sorter) -> SortKeys<'_> {
+        let (wide_order, ranks) = self.wide_ranks(sorter);
         let words = std::array::from_fn(|word| match word {
             WIDE_WORD => self.narrow.keys().map(|key| ranked(key, &ranks)).collect(),
             _ => self.narrow.keys().map(|key| key[word]).collect(),
@@ -244,9 +242,9 @@ impl Flows {
 
     /// The wide parts in sorted order, so that similar addresses are neighbours; and for each
     /// number of a wide part its rank, from 1.
-    fn wide_ranks(&self) -> (Vec<u32>, Vec<u64>) {
-        let mut wide_order: Vec<u32> = (0..).take(self.wide.len()).collect();
-        wide_order.sort_unstable_by_key(|&i| self.wide.key(i));
+    fn wide_ranks(&self, sorter: &mut Sorter) -> (Vec<u32>, Vec<u64>) {
+        let entries = &self.wide.entries;
+        let wide_order = sorter.sort_keys::<10>(entries.len(), |at, word| entries[at].key[word]);
         let mut ranks = vec![0_u64; self.wide.len() + 1];
         for (rank, &i) in (1..).zip(&wide_order) {
             ranks[i as usize + 1] = rank;
@@ -291,18 +289,19 @@ impl SortKeys<'_> {
         self.words.each_ref().map(Vec::as_slice)
     }
 
-    /// The flows in an order, in the form that [`Flows::sorted`] returns.
-    pub(super) fn table(&self, order: &[u32]) -> FlowTable {
-        let mut table = FlowTable::with_capacity(order.len());
+    /// Puts the flows in an order, as [`Flows::sort`] does.
+    pub(super) fn put_in_order(&self, order: &[u32], target: &mut Conversations) {
+        target.clear(self.flows.len());
         for &flow in order {
             let key = self.words.each_ref().map(|words| words[flow as usize]);
-            table.push(&key, self.flows.narrow.entries[flow as usize].volume, flow);
+            target.push(&key, self.flows.narrow.entries[flow as usize].volume, flow);
         }
-        table.set_wide(self.wide_order.iter().map(|&i| self.flows.wide.key(i)));
-        table
+        target.finish(self.wide_order.iter().map(|&i| self.flows.wide.key(i)));
     }
 }
 
+/// Flows that are fetched together.
+const READ_TOGETHER: usize = 32;
 /// Flows of the same two hosts that are sorted by comparing them, at most.
 const FEW_FLOWS: usize = 32;
 
@@ -322,133 +321,125 @@ impl Values {
         self.wide.clear();
     }
 
-    pub(super) fn sort(&self, sorter: &mut Sorter) -> Sorted {
+    pub(super) fn sort(&self, sorter: &mut Sorter, sorted: &mut Sorted) {
         match self.is_wide {
-            true => sorter.sort_wide(&self.wide),
-            false => sorter.sort_values(&self.long),
+            true => sorter.sort_wide(&self.wide, sorted),
+            false => sorter.sort_values(&self.long, sorted),
         }
     }
 }
 
-/// The flows of a segment in some order, word by word: a column reads one word of each.
-#[derive(Debug)]
-pub(super) struct FlowTable {
-    /// The number of each flow.
-    pub(super) order: Vec<u32>,
-    volumes: Vec<Volume>,
+/// The conversations of a segment, made from flows in an order that has the two of a conversation
+/// next to each other.
+#[derive(Debug, Default)]
+pub(super) struct Conversations {
+    /// The words of the key of each, without the direction: a column reads one word of each.
     narrow: [Vec<u64>; 6],
     /// The words of wide parts, by their number; those of number 0 are 0.
     wide: [Vec<u64>; 10],
+    /// The key of the last flow.
+    last: Narrow,
+    /// The rows of all flows so far.
+    rows: u32,
+    /// Packets of the two flows of each.
+    pub(super) packets: Vec<u32>,
+    /// What their lengths are above the least of their classes.
+    pub(super) excess: Vec<u64>,
+    /// The row that each of the two flows starts at, and the number of rows.
+    pub(super) starts: Vec<u32>,
+    /// The row that each flow of the segment starts at, by the flow's number.
+    pub(super) first_rows: Vec<u32>,
 }
 
-impl FlowTable {
-    fn with_capacity(flows: usize) -> Self {
-        Self {
-            order: Vec::with_capacity(flows),
-            volumes: Vec::with_capacity(flows),
-            narrow: std::array::from_fn(|_| Vec::with_capacity(flows)),
-            wide: std::array::from_fn(|_| vec![0]),
+impl Conversations {
+    /// Forgets the conversations, and keeps the memory; so many flows follow.
+    fn clear(&mut self, flows: usize) {
+        self.narrow.iter_mut().for_each(Vec::clear);
+        for words in &mut self.wide {
+            words.clear();
+            words.push(0);
         }
+        self.packets.clear();
+        self.excess.clear();
+        self.starts.clear();
+        self.first_rows.clear();
+        self.first_rows.resize(flows, 0);
+        self.rows = 0;
     }
 
+    /// Appends the next flow.
     #[inline(always)]
     fn push(&mut self, key: &Narrow, volume: Volume, flow: u32) {
-        self.narrow.iter_mut().zip(key).for_each(|(words, &word)| words.push(word));
-        self.volumes.push(volume);
-        self.order.push(flow);
+        let Volume { packets, excess } = volume;
+        self.first_rows[flow as usize] = self.rows;
+        let is_second = self.rows > 0 && is_answer(key, &self.last);
+        self.last = *key;
+        if let (true, [.., second], [.., more]) =
+            (is_second, self.packets.as_mut_slice(), self.excess.as_mut_slice())
+        {
+            (*second, *more) = (packets, excess);
+        } else {
+            let is_first = key[DIRECTION_WORD] & 1 == 0;
+            self.narrow.iter_mut().zip(key).for_each(|(words, &word)| words.push(word));
+            self.packets.extend(if is_first { [packets, 0] } else { [0, packets] });
+            self.excess.extend(if is_first { [excess, 0] } else { [0, excess] });
+            let second = if is_first { self.rows + packets } else { self.rows };
+            self.starts.extend([self.rows, second]);
+        }
+        self.rows += packets;
     }
 
-    fn set_wide<'a>(&mut self, parts: impl Iterator<Item = &'a Wide>) {
+    /// Appends flows of the same two hosts, and empties the list of them.
+    fn push_group(&mut self, group: &mut Vec<(Narrow, Volume, u32)>, sorter: &mut Sorter) {
+        if group.len() <= FEW_FLOWS {
+            if group.len() > 1 {
+                group.sort_unstable_by_key(|flow| flow.0);
+            }
+            group.iter().for_each(|(key, volume, flow)| self.push(key, *volume, *flow));
+        } else {
+            for at in sorter.sort_keys::<6>(group.len(), |at, word| group[at].0[word]) {
+                let (key, volume, flow) = &group[at as usize];
+                self.push(key, *volume, *flow);
+            }
+        }
+        group.clear();
+    }
+
+    /// Takes in the wide parts, by their ranks; all flows are there.
+    fn finish<'a>(&mut self, parts: impl Iterator<Item = &'a Wide>) {
+        self.starts.push(self.rows);
         for part in parts {
             self.wide.iter_mut().zip(part).for_each(|(words, &word)| words.push(word));
         }
     }
 
-    /// Appends the value of a field of flows in each of some flows.
-    pub(super) fn values(&self, spec: &Spec, flows: &[u32], target: &mut Values) {
+    /// Appends the value of a field of flows in each conversation.
+    pub(super) fn values(&self, spec: &Spec, target: &mut Values) {
         let mask = u64::MAX >> (64 - spec.home_bits().min(64));
+        let numbers =
+            self.narrow[WIDE_WORD].iter().map(|word| low_half(word >> WIDE_SHIFT) as usize);
         match spec.home {
             Home::Narrow(word, shift) => {
-                let words = &self.narrow[word];
-                target.long.extend(flows.iter().map(|&flow| words[flow as usize] >> shift & mask));
+                target.long.extend(self.narrow[word].iter().map(|word| word >> shift & mask));
             }
             Home::Wide(word, _) if target.is_wide => {
                 let (high, low) = (&self.wide[word], &self.wide[word + 1]);
-                target.wide.extend(flows.iter().map(|&flow| {
-                    let number = self.wide_number(flow);
-                    u128::from(high[number]) << 64 | u128::from(low[number])
-                }));
+                target.wide.extend(
+                    numbers.map(|at| u128::from(high[at]) << 64 | u128::from(low[at])),
+                );
             }
             Home::Wide(word, shift) => {
                 let words = &self.wide[word];
-                let value = |&flow: &u32| words[self.wide_number(flow)] >> shift & mask;
-                target.long.extend(flows.iter().map(value));
+                target.long.extend(numbers.map(|at| words[at] >> shift & mask));
             }
             Home::Packet => {}
         }
     }
-
-    /// The number of the wide part of a flow.
-    fn wide_number(&self, flow: u32) -> usize {
-        low_half(self.narrow[WIDE_WORD][flow as usize] >> WIDE_SHIFT) as usize
-    }
-
-    /// The conversations of the flows, if they are sorted.
-    pub(super) fn conversations(&self) -> Conversations {
-        let len = self.order.len();
-        let mut found = Conversations {
-            flows: Vec::with_capacity(len),
-            packets: Vec::with_capacity(2 * len),
-            excess: Vec::with_capacity(2 * len),
-            starts: Vec::with_capacity(2 * len + 1),
-            first_rows: vec![0; len],
-        };
-        let mut row = 0;
-        for (place, (&flow, volume)) in (0_usize..).zip(self.order.iter().zip(&self.volumes)) {
-            let key = |word: usize| self.narrow[word][place];
-            let direction = key(DIRECTION_WORD) & 1;
-            let is_second = direction == 1
-                && place > 0
-                && (0..self.narrow.len()).all(|word| {
-                    let differ = key(word) ^ self.narrow[word][place - 1];
-                    differ == u64::from(word == DIRECTION_WORD)
-                });
-            let Volume { packets, excess } = *volume;
-            found.first_rows[flow as usize] = row;
-            if is_second {
-                if let (Some(second), Some(more)) =
-                    (found.packets.last_mut(), found.excess.last_mut())
-                {
-                    (*second, *more) = (packets, excess);
-                }
-            } else {
-                found.flows.push(u32::try_from(place).unwrap_or(u32::MAX));
-                found.packets.extend(if direction == 0 { [packets, 0] } else { [0, packets] });
-                found.excess.extend(if direction == 0 { [excess, 0] } else { [0, excess] });
-            }
-            row += packets;
-        }
-        let mut row = 0;
-        for packets in &found.packets {
-            found.starts.push(row);
-            row += packets;
-        }
-        found.starts.push(row);
-        found
-    }
 }
 
-/// The conversations of a segment.
-#[derive(Debug)]
-pub(super) struct Conversations {
-    /// One flow of each, by its place in the sorted table.
-    pub(super) flows: Vec<u32>,
-    /// Packets of the two flows of each.
-    pub(super) packets: Vec<u32>,
-    /// What their lengths are above the least of their classes.
-    pub(super) excess: Vec<u64>,
-    /// The row that each flow starts at, and the number of rows.
-    pub(super) starts: Vec<u32>,
-    /// The row that each flow of the segment starts at, by the flow's number.
-    pub(super) first_rows: Vec<u32>,
+/// Whether a flow is the second of the conversation that another is the first of.
+#[inline(always)]
+fn is_answer(key: &Narrow, other: &Narrow) -> bool {
+    let differ = |word: usize| key[word] ^ other[word] ^ u64::from(word == DIRECTION_WORD);
+    key[DIRECTION_WORD] & 1 == 1 && (0..key.len()).fold(0, |all, word| all | differ(word)) == 0
 }

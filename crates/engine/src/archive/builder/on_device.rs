@@ -96,22 +96,22 @@ impl SegmentBuilder {
         target: &Target<'_>,
         device: &Mutex<dyn SegmentDevice>,
     ) -> Result<u64, SegmentFailed> {
-        let keys = self.flows.sort_keys();
+        let keys = self.flows.sort_keys(&mut self.sorter);
         let own = self.own.iter().map(Plane::digits).collect();
         let segment = SegmentKeys { words: keys.words(), flow_of: &self.flow_of, own };
         // Held until the columns are built: the device builds them for the segment it sorted last.
         let mut device = lock(device);
         let order = device.sort(&segment)?;
         check(&order, self.flows.len(), rows32(self.records()))?;
-        let table = keys.table(&order.flows);
-        let conversations = table.conversations();
+        let mut conversations = std::mem::take(&mut self.conversations);
+        keys.put_in_order(&order.flows, &mut conversations);
         let starts = order.flows.iter().map(|&flow| conversations.first_rows[flow as usize]);
         if !starts.eq(order.starts.iter().copied()) {
             return Err(SegmentFailed::Disorder);
         }
         let rows =
-            SortedRows { table: &table, conversations: &conversations, records: &order.records };
-        self.write_rows(target, rows, &mut |column, codec, take| {
+            SortedRows { conversations: &conversations, records: &order.records };
+        let written = self.write_rows(target, rows, &mut |column, codec, take| {
             let mut taken = 0;
             device.columns(&[(column, codec)], &mut |index| {
                 taken += 1;
@@ -121,7 +121,9 @@ impl SegmentBuilder {
                 1 => Ok(true),
                 _ => Err(SegmentFailed::Disorder),
             }
-        })
+        });
+        self.conversations = conversations;
+        written
     }
 }
 

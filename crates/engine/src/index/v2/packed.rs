@@ -70,15 +70,13 @@ pub(super) fn push_block(numbers: &[u32], target: &mut Vec<u8>) {
     let len = numbers.len().min(BLOCK);
     let numbers = &numbers[..len];
     let plane = len.div_ceil(8);
-    let (least, most, ascends) = numbers.iter().fold((u32::MAX, 0, (true, 0)), |all, &number| {
-        let (least, most, (ascends, before)) = all;
-        (least.min(number), most.max(number), (ascends && before <= number, number))
-    });
+    let range = |(least, most): (u32, u32), &number: &u32| (least.min(number), most.max(number));
+    let (least, most) = numbers.iter().fold((u32::MAX, 0), range);
     let mut held = [0; BLOCK];
     let near_bits = bits_of(most - least);
     let near_len = varint_len(least.into()) + near_bits as usize * plane;
     let mut best = (near_len, NEAR, near_bits);
-    let few = if near_bits > 1 { few(numbers) } else { None };
+    let few = if near_bits > 1 { few(numbers, least, near_bits) } else { None };
     if let Some((list, count)) = &few {
         let bits = bits_of(u32::try_from(*count).unwrap_or(1) - 1);
         let steps =
@@ -87,7 +85,7 @@ pub(super) fn push_block(numbers: &[u32], target: &mut Vec<u8>) {
         best = best.min((bytes, KIND_FEW, bits));
     }
     let mut least_step = 0;
-    if ascends.0 && near_bits > 0 {
+    if near_bits > 0 && numbers.is_sorted() {
         let steps = || numbers.windows(2).map(|pair| pair[1] - pair[0]);
         least_step = steps().min().unwrap_or(0);
         let bits = bits_of(steps().max().unwrap_or(0) - least_step);
@@ -96,8 +94,7 @@ pub(super) fn push_block(numbers: &[u32], target: &mut Vec<u8>) {
         best = best.min((bytes, ASCENDING, bits));
     }
     if near_bits > 1 {
-        let mut widths = [0_usize; 33];
-        numbers.iter().for_each(|number| widths[bits_of(number - least) as usize] += 1);
+        let widths = widths(numbers, least, near_bits);
         let (mut patches, mut patched) = (0, 0);
         for bits in (0..near_bits).rev() {
             let wider = widths[bits as usize + 1];
@@ -150,11 +147,44 @@ pub(super) fn push_block(numbers: &[u32], target: &mut Vec<u8>) {
     push_planes(&held, len, bits, target);
 }
 
-/// The numbers that occur, ascending, and how many they are; `None` if they are too many.
+/// How many numbers have how many bits above the least; all have at most `bits`, which is not 0.
 #[inline(always)]
-fn few(numbers: &[u32]) -> Option<([u32; FEW], usize)> {
+fn widths(numbers: &[u32], least: u32, bits: u32) -> [usize; 33] {
+    let mut widths = [0; 33];
+    if bits > 8 {
+        numbers.iter().for_each(|number| widths[bits_of(number - least) as usize] += 1);
+        return widths;
+    }
+    // If there are few widths, looking at all numbers for each is faster.
+    let mut before = 0;
+    for width in 0..bits {
+        let up_to = numbers.iter().map(|number| u32::from((number - least) >> width == 0));
+        let up_to = up_to.sum::<u32>() as usize;
+        widths[width as usize] = up_to - before;
+        before = up_to;
+    }
+    widths[bits as usize] = numbers.len() - before;
+    widths
+}
+
+/// The numbers that occur, ascending, and how many they are; `None` if they are too many. All have
+/// at most `bits` above the least.
+#[inline(always)]
+fn few(numbers: &[u32], least: u32, bits: u32) -> Option<([u32; FEW], usize)> {
     let mut list = [0; FEW];
     let mut count = 0;
+    if bits <= 6 {
+        let mut left = numbers.iter().fold(0_u64, |bits, number| bits | 1 << (number - least));
+        if left.count_ones() as usize > FEW {
+            return None;
+        }
+        while left != 0 {
+            list[count] = least + left.trailing_zeros();
+            left &= left - 1;
+            count += 1;
+        }
+        return Some((list, count));
+    }
     for &number in numbers {
         if list[..count].contains(&number) {
             continue;

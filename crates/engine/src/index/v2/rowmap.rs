@@ -20,7 +20,7 @@
 //! ```
 
 use super::super::rowmap::{
-    Bits, CODE_BITS_MAX, CODES, CONTEXTS, Codes, Lengths, SYMBOLS_MAX, Step, code_lengths,
+    CODE_BITS_MAX, CODES, CONTEXTS, Codes, Lengths, SYMBOLS_MAX, Step, code_lengths,
     codes_with_lengths, lengths_bytes, lengths_len, record_bits,
 };
 use super::bits::u32_at;
@@ -153,29 +153,66 @@ fn steps<B: Borders>(
     Ok(())
 }
 
+/// The bits of a block.
+struct BlockBits {
+    /// Room for all bits that a block can have, and for the last eight bytes written.
+    bytes: [u8; BLOCK_LEN_MAX + 8],
+    len: usize,
+    /// Bits that are not among the bytes yet, less than eight.
+    rest: u64,
+    rest_bits: u32,
+}
+
+impl BlockBits {
+    /// Appends at most 56 bits.
+    #[inline(always)]
+    fn put(&mut self, bits: u64, count: u32) {
+        let all = self.rest | bits << self.rest_bits;
+        let all_bits = self.rest_bits + count;
+        if let Some(place) = self.bytes[self.len..].first_chunk_mut() {
+            *place = all.to_le_bytes();
+        }
+        self.len += all_bits as usize / 8;
+        self.rest = all >> (all_bits & !7);
+        self.rest_bits = all_bits % 8;
+    }
+
+    /// The bytes so far, the last one filled up with zeros; what comes next is another block.
+    fn end(&mut self) -> &[u8] {
+        let len = std::mem::take(&mut self.len) + usize::from(self.rest_bits > 0);
+        (self.rest, self.rest_bits) = (0, 0);
+        &self.bytes[..len]
+    }
+}
+
 /// Writes blocks.
 struct Encoder {
     record_bits: u32,
     codes: [[u16; SYMBOLS_MAX]; CONTEXTS],
-    target: Bits,
+    block: BlockBits,
 }
 
 impl Encoder {
+    fn new(record_bits: u32, codes: [[u16; SYMBOLS_MAX]; CONTEXTS]) -> Self {
+        let bytes = [0; BLOCK_LEN_MAX + 8];
+        Self { record_bits, codes, block: BlockBits { bytes, len: 0, rest: 0, rest_bits: 0 } }
+    }
+
+    /// The bytes of a block.
     fn block<B: Borders>(
         &mut self,
         borders: &mut B,
         first_row: u32,
         records: &[u32],
-    ) -> Result<(), IndexError> {
-        let Self { record_bits, codes, target } = self;
-        target.put(records.first().copied().unwrap_or(0).into(), *record_bits);
+    ) -> Result<&[u8], IndexError> {
+        let Self { record_bits, codes, block } = self;
+        block.put(records.first().copied().unwrap_or(0).into(), *record_bits);
         steps(borders, first_row, records, |context, step| {
             let code = codes[context][step.symbol];
-            target.put((code >> 4).into(), u32::from(code & 0xF));
-            target.put(step.low, step.low_bits);
+            let code_bits = u32::from(code & 0xF);
+            block.put(u64::from(code >> 4) | step.low << code_bits, code_bits + step.low_bits);
         })?;
-        target.align();
-        Ok(())
+        Ok(block.end())
     }
 }
 
@@ -196,12 +233,13 @@ pub(super) fn encode(
     }
     let lengths: Lengths = counts.map(|counts| code_lengths(&counts));
     let codes = codes_with_lengths(&lengths);
-    let mut encoder = Encoder { record_bits, codes, target: Bits::default() };
+    let mut encoder = Encoder::new(record_bits, codes);
+    let mut bytes = Vec::with_capacity(records.len());
     let mut starts_of_blocks = Vec::with_capacity(records.len() / BLOCK_ROWS + 1);
     let mut borders = Starts { starts, flow: 0 };
     for (row, block) in blocks() {
-        starts_of_blocks.push(encoder.target.bytes.len());
-        encoder.block(&mut borders, row, block)?;
+        starts_of_blocks.push(bytes.len());
+        bytes.extend_from_slice(encoder.block(&mut borders, row, block)?);
     }
     target.extend(lengths_bytes(&lengths, record_bits));
     let groups = || starts_of_blocks.chunks(GROUP);
@@ -213,7 +251,7 @@ pub(super) fn encode(
             target.extend(u16::try_from(start - group[0]).unwrap_or(u16::MAX).to_le_bytes());
         }
     }
-    target.extend(encoder.target.bytes);
+    target.extend(bytes);
     Ok(())
 }
 

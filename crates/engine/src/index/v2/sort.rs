@@ -22,12 +22,17 @@ fn passes(mut bits: u64) -> impl Iterator<Item = u32> {
 }
 
 /// Sorts items by their numbers, stable; `other` is room.
-fn radix_sort<N: Copy + Default + Into<u64>>(items: &mut Vec<(N, u32)>, other: &mut Vec<(N, u32)>) {
+fn radix_sort<N: Copy + Default + Into<u64>, T: Copy + Default>(
+    items: &mut Vec<(N, T)>,
+    other: &mut Vec<(N, T)>,
+) {
     let Some(&(first, _)) = items.first() else { return };
     let first: u64 = first.into();
     let differ = items.iter().fold(0, |bits, item| bits | (item.0.into() ^ first));
-    other.clear();
-    other.resize(items.len(), (N::default(), 0));
+    if other.len() < items.len() {
+        other.resize(items.len(), (N::default(), T::default()));
+    }
+    other.truncate(items.len());
     for shift in passes(differ) {
         let bucket = |number: N| {
             let bits = number.into() >> shift & (BUCKETS as u64 - 1);
@@ -48,11 +53,15 @@ fn radix_sort<N: Copy + Default + Into<u64>>(items: &mut Vec<(N, u32)>, other: &
     }
 }
 
+/// Entries that follow each other and have the same value: the first, and how many.
+type Run = (u32, u32);
+
 /// Room for sorting, which is used again.
 #[derive(Debug, Default)]
 pub(crate) struct Sorter {
     short: [Vec<(u32, u32)>; 2],
     long: [Vec<(u64, u32)>; 2],
+    runs: [Vec<(u64, Run)>; 2],
 }
 
 fn low(value: u128) -> u64 {
@@ -63,47 +72,55 @@ fn index32(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
+/// Passes the runs of equal values to `each`: the value, and where the run is.
+fn for_each_run<V: PartialEq + Copy>(values: &[V], mut each: impl FnMut(V, Run)) {
+    let mut rest = values;
+    while let Some(&value) = rest.first() {
+        let len = rest.iter().position(|&other| other != value).unwrap_or(rest.len());
+        each(value, (index32(values.len() - rest.len()), index32(len)));
+        rest = &rest[len..];
+    }
+}
+
 impl Sorter {
     /// Sorts entries by their values, those of the same value by their numbers.
-    pub(crate) fn sort_values(&mut self, values: &[u64]) -> Sorted {
+    pub(crate) fn sort_values(&mut self, values: &[u64], sorted: &mut Sorted) {
+        sorted.clear();
         let most = values.iter().copied().max().unwrap_or(0);
         if most < SMALL {
-            return sort_small(values, usize::try_from(most).unwrap_or(0));
+            return sort_small(values, usize::try_from(most).unwrap_or(0), sorted);
         }
-        let mut sorted = zeros_of(values.iter().map(|&value| value == 0));
-        let others = (0..).zip(values).filter(|(_, value)| **value != 0);
-        if let Ok(_short) = u32::try_from(most) {
+        let runs = 1 + values.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        if runs > values.len() / 2 && u32::try_from(most).is_ok() {
             let [items, other] = &mut self.short;
             items.clear();
-            items.extend(others.map(|(entry, &value)| (u32::try_from(value).unwrap_or(0), entry)));
+            let short = |value: u64| u32::try_from(value).unwrap_or(0);
+            items.extend(values.iter().map(|&value| short(value)).zip(0..));
             radix_sort(items, other);
-            items.iter().for_each(|&(value, entry)| sorted.push(value.into(), entry));
+            items.iter().for_each(|&(value, entry)| sorted.push(value.into(), (entry, 1)));
         } else {
-            let [items, other] = &mut self.long;
+            let [items, other] = &mut self.runs;
             items.clear();
-            items.extend(others.map(|(entry, &value)| (value, entry)));
+            for_each_run(values, |value, run| items.push((value, run)));
             radix_sort(items, other);
-            items.iter().for_each(|&(value, entry)| sorted.push(value.into(), entry));
+            items.iter().for_each(|&(value, run)| sorted.push(value.into(), run));
         }
         sorted.starts.push(index32(values.len()));
-        sorted
     }
 
     /// The same for wide values.
-    pub(crate) fn sort_wide(&mut self, values: &[u128]) -> Sorted {
-        let mut sorted = zeros_of(values.iter().map(|&value| value == 0));
-        let others = (0..).zip(values).filter(|(_, value)| **value != 0);
-        let [items, other] = &mut self.long;
+    pub(crate) fn sort_wide(&mut self, values: &[u128], sorted: &mut Sorted) {
+        sorted.clear();
+        let [items, other] = &mut self.runs;
         items.clear();
-        items.extend(others.map(|(entry, &value)| (low(value), entry)));
+        for_each_run(values, |value, run| items.push((low(value), run)));
         radix_sort(items, other);
-        for item in items.iter_mut() {
-            item.0 = low(values[item.1 as usize] >> 64);
+        for (word, run) in items.iter_mut() {
+            *word = low(values[run.0 as usize] >> 64);
         }
         radix_sort(items, other);
-        items.iter().for_each(|&(_, entry)| sorted.push(values[entry as usize], entry));
+        items.iter().for_each(|&(_, run)| sorted.push(values[run.0 as usize], run));
         sorted.starts.push(index32(values.len()));
-        sorted
     }
 
     /// The numbers of pairs of words in the order of the pairs; of equals the first comes first.
@@ -125,33 +142,28 @@ impl Sorter {
         items.iter().map(|&(_, number)| number).collect()
     }
 
-    /// The numbers of keys in the order of the keys.
-    pub(crate) fn sort_keys(&mut self, keys: &[[u64; 6]]) -> Vec<u32> {
+    /// The numbers of keys in the order of the keys; `word` has the words of each.
+    pub(crate) fn sort_keys<const WORDS: usize>(
+        &mut self,
+        count: usize,
+        word: impl Fn(usize, usize) -> u64,
+    ) -> Vec<u32> {
         let [items, other] = &mut self.long;
         items.clear();
-        items.extend((0..).zip(keys).map(|(number, _)| (0, number)));
-        for word in (0..6).rev() {
-            items.iter_mut().for_each(|item| item.0 = keys[item.1 as usize][word]);
+        items.extend((0..index32(count)).map(|number| (0, number)));
+        for at in (0..WORDS).rev() {
+            items.iter_mut().for_each(|item| item.0 = word(item.1 as usize, at));
             radix_sort(items, other);
         }
         items.iter().map(|&(_, number)| number).collect()
     }
 }
 
-/// Entries with the value 0, which come first.
-fn zeros_of(are_zero: impl Iterator<Item = bool>) -> Sorted {
-    let zeros = (0..).zip(are_zero).filter(|(_, is_zero)| *is_zero);
-    let entries: Vec<u32> = zeros.map(|(entry, _)| entry).collect();
-    let some = usize::from(!entries.is_empty());
-    Sorted { values: vec![0; some], starts: vec![0; some], entries }
-}
-
 /// Sorts entries by values that are at most `most`, in one pass.
-fn sort_small(values: &[u64], most: usize) -> Sorted {
+fn sort_small(values: &[u64], most: usize, sorted: &mut Sorted) {
     let small = |value: u64| usize::try_from(value).unwrap_or(0);
     let mut next = vec![0_u32; most + 1];
     values.iter().for_each(|&value| next[small(value)] += 1);
-    let mut sorted = Sorted::default();
     let mut sum = 0;
     for (value, slot) in next.iter_mut().enumerate() {
         let count = std::mem::replace(slot, sum);
@@ -168,18 +180,23 @@ fn sort_small(values: &[u64], most: usize) -> Sorted {
         sorted.entries[*place as usize] = entry;
         *place += 1;
     }
-    sorted
 }
 
 impl Sorted {
-    /// Appends the entry with the next value; values ascend.
+    fn clear(&mut self) {
+        self.values.clear();
+        self.starts.clear();
+        self.entries.clear();
+    }
+
+    /// Appends entries with the next value; values ascend.
     #[inline(always)]
-    fn push(&mut self, value: u128, entry: u32) {
+    fn push(&mut self, value: u128, (first, count): Run) {
         if self.values.last() != Some(&value) {
             self.starts.push(index32(self.entries.len()));
             self.values.push(value);
         }
-        self.entries.push(entry);
+        self.entries.extend(first..first + count);
     }
 }
 
@@ -190,27 +207,42 @@ mod tests {
     #[test]
     fn values_are_sorted_with_their_entries() {
         let values = [5, 0, 1 << 100, 5, 0, 1 << 64 | 3, 7, 1 << 100];
-        let sorted = Sorter::default().sort_wide(&values);
+        let mut sorted = Sorted::default();
+        Sorter::default().sort_wide(&values, &mut sorted);
         assert_eq!(sorted.values, [0, 5, 7, 1 << 64 | 3, 1 << 100]);
         assert_eq!(sorted.entries, [1, 4, 0, 3, 6, 5, 2, 7]);
         assert_eq!(sorted.starts, [0, 2, 4, 5, 6, 8]);
-        assert_eq!(Sorter::default().sort_wide(&[]).starts, [0]);
+        Sorter::default().sort_wide(&[], &mut sorted);
+        assert_eq!((sorted.len(), sorted.starts), (0, vec![0]));
     }
 
     #[test]
     fn values_of_all_sizes_are_sorted_alike() {
-        let mut sorter = Sorter::default();
+        let (mut sorter, mut sorted) = (Sorter::default(), Sorted::default());
         for bits in [0, 1, 8, 15, 16, 17, 31, 32, 33, 48, 63] {
             let random = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
-            let values: Vec<u64> =
-                (0..3_000).map(|i| random(i % 1_900) & ((1 << bits) - 1)).collect();
-            let sorted = sorter.sort_values(&values);
-            let wide: Vec<u128> = values.iter().map(|&value| value.into()).collect();
-            let expected = sorter.sort_wide(&wide);
-            assert_eq!(sorted.values, expected.values);
-            assert_eq!((sorted.starts, sorted.entries), (expected.starts, expected.entries));
+            // Each value alone, and in runs.
+            for run in [1, 3] {
+                let value = |i: u64| random(i / run % 1_900) & ((1 << bits) - 1);
+                let values: Vec<u64> = (0..3_000).map(value).collect();
+                sorter.sort_values(&values, &mut sorted);
+                let mut expected: Vec<u32> = (0..3_000).collect();
+                expected.sort_by_key(|&entry| values[entry as usize]);
+                assert_eq!(sorted.entries, expected);
+                for id in 0..sorted.len() {
+                    let value = |&entry: &u32| u128::from(values[entry as usize]);
+                    assert!(sorted.list(id).iter().all(|entry| value(entry) == sorted.values[id]));
+                }
+                assert!(sorted.values.is_sorted_by(|a, b| a < b));
+                let wide: Vec<u128> = values.iter().map(|&value| value.into()).collect();
+                let found = (sorted.values.clone(), sorted.starts.clone(), sorted.entries.clone());
+                sorter.sort_wide(&wide, &mut sorted);
+                assert_eq!((&sorted.values, &sorted.starts), (&found.0, &found.1));
+                assert_eq!(sorted.entries, found.2);
+            }
         }
-        assert_eq!(sorter.sort_values(&[]).starts, [0]);
+        sorter.sort_values(&[], &mut sorted);
+        assert_eq!((sorted.len(), sorted.starts), (0, vec![0]));
     }
 
     #[test]
@@ -222,11 +254,11 @@ mod tests {
         for keys in all {
             let mut expected: Vec<u32> = (0..999).collect();
             expected.sort_by_key(|&number| keys[number as usize]);
-            assert_eq!(Sorter::default().sort_keys(&keys), expected);
+            assert_eq!(Sorter::default().sort_keys::<6>(keys.len(), |at, word| keys[at][word]), expected);
             let words = |word: usize| keys.iter().map(move |key| key[word]);
             expected.sort_by_key(|&number| (&keys[number as usize][..2], number));
             assert_eq!(Sorter::default().sort_pairs(words(0), words(1)), expected);
         }
-        assert_eq!(Sorter::default().sort_keys(&[]), []);
+        assert_eq!(Sorter::default().sort_keys::<6>(0, |_, _| 0), []);
     }
 }
