@@ -535,7 +535,7 @@ def row_map(data, packets, flows):
             elif n is None:
                 context = 3
             else:
-                context = min(3 + n // 4, 7)
+                context = min(4 + n // 4, 7) if n > 0 else 3
             code, length = 0, 0
             while (length, code) not in codes[context]:
                 check(length < 10, "row map: no such code")

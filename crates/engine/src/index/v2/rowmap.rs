@@ -10,7 +10,7 @@
 //! A step is a class, its direction and its number of bits, in a prefix code, and the bits below
 //! the highest one, as they are. The code depends on where the step is: at the start of a
 //! conversation (0), of its second flow (1), at the second record of a flow (2), or behind a step
-//! of 0 to 3 bits (3), 4 to 7 (4), and so on to 16 or more (7).
+//! of no bits (3), of 1 to 3 (4), 4 to 7 (5), 8 to 11 (6), or 12 or more (7).
 //!
 //! ```text
 //! lengths of the codes: 4 bits each, 8 contexts of 2 (w + 1) symbols; rows - 1 has w bits
@@ -44,7 +44,7 @@ const AT_SECOND_RECORD: usize = 2;
 /// Behind a step of this many bits.
 #[inline(always)]
 fn behind(bits: usize) -> usize {
-    3 + (bits / 4).min(CONTEXTS - 4)
+    if bits == 0 { 3 } else { (4 + bits / 4).min(CONTEXTS - 1) }
 }
 
 /// Where rows stand among flows.
