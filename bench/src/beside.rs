@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use tapdex_bench::page::{self, Head, Target};
 use tapdex_report::Sheet;
 
 use crate::archive::captures::{self, Capture, Folder, Scratch, Setting};
-use crate::archive::census::questions;
-use crate::archive::indexing::Job;
+use crate::archive::census::{Question, questions};
+use crate::archive::indexing::{Job, summary};
 use crate::archive::process;
 use crate::trust::{bytes_below, cells, timed};
 
@@ -28,6 +28,13 @@ pub struct Args {
     /// The other build of tapdex.
     #[arg(long, value_name = "FILE")]
     before: PathBuf,
+    /// The tapdex-bench of that build, to compare searches inside a process, too.
+    #[arg(long, value_name = "FILE")]
+    bench_before: Option<PathBuf>,
+    /// A folder that has real captures under `large/*.zst`, to compare sizes of indexes of; without
+    /// it, the variable TAPDEX_TRACES names it.
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     #[command(flatten)]
     setting: Setting,
     #[command(flatten)]
@@ -47,6 +54,9 @@ const COMMANDS: [(&str, &[&str]); 6] = [
 /// Commands that print a line a packet are left out for questions that find more packets.
 const LINES_MAX: u64 = 100_000;
 
+/// Packets of the flood, at most: each is a flow.
+const FLOOD_MAX: u64 = 4_000_000;
+
 /// Names of the builds, older first.
 const NAMES: [&str; 2] = ["before", "now"];
 
@@ -64,9 +74,24 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         captures::made(&folder, "short", Some(64), args.packets, *seed)?,
         captures::made(&folder, "mixed", None, args.packets, *seed)?,
     ];
-    let mut sheets = vec![indexing(&folder, programs, &captures, args.rounds)?];
+    let mut indexed = captures.to_vec();
+    indexed.push(captures::flood(&folder, args.packets.min(FLOOD_MAX), *seed)?);
+    indexed.extend(captures::traces(&folder, args.traces.as_deref())?);
+    let mut sheets = vec![indexing(&folder, programs, &indexed, args.rounds)?];
+    let benches = match &args.bench_before {
+        None => None,
+        Some(before) => Some([before.clone(), std::env::current_exe()?]),
+    };
     for capture in &captures {
-        sheets.push(searching(&folder, programs, capture, args.search_rounds)?);
+        let archives = programs.map(|_| folder.scratch());
+        for (program, archive) in programs.iter().zip(&archives) {
+            index(program, &capture.path, archive.path(), "0")?;
+        }
+        let questions = questions(capture)?;
+        if let Some(benches) = &benches {
+            sheets.push(in_process(benches, &archives, capture, &questions, args.search_rounds)?);
+        }
+        sheets.push(searching(programs, &archives, capture, &questions, args.search_rounds)?);
     }
     let command = format!(
         "beside --packets {} --rounds {} --search-rounds {} --seed {seed} --before FILE",
@@ -161,17 +186,61 @@ fn ask(program: &Path, archive: &Path, words: &[&str], filter: &str) -> anyhow::
     Ok(output.stdout)
 }
 
-/// How long searches take.
-fn searching(
-    folder: &Folder,
-    programs: [&Path; 2],
+/// How long it takes to count what matches, without starting a process. In each round, each build
+/// asks several times, and the median counts.
+fn in_process(
+    benches: &[PathBuf; 2],
+    archives: &[Scratch; 2],
     capture: &Capture,
+    questions: &[Question],
     rounds: usize,
 ) -> anyhow::Result<Sheet> {
-    let archives = programs.map(|_| folder.scratch());
-    for (program, archive) in programs.iter().zip(&archives) {
-        index(program, &capture.path, archive.path(), "0")?;
+    let headings = [
+        "question",
+        "packets",
+        "before, ms",
+        "from",
+        "to",
+        "now, ms",
+        "from",
+        "to",
+        "speed to before",
+    ];
+    let title = format!("Counting in {}, inside a process", capture.name);
+    let mut sheet = Sheet::new(&format!("in-process-{}", capture.name), &title, &headings);
+    for question in questions {
+        eprintln!("in process: {}", question.what);
+        let mut found = None;
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..rounds {
+            for ((bench, archive), times) in benches.iter().zip(archives).zip(&mut times) {
+                let mut command = Command::new(bench);
+                let output =
+                    process::run(command.arg("ask").arg(archive.path()).arg(&question.pcap))?;
+                let text = String::from_utf8(output.stdout)?;
+                let (count, seconds) = text.trim().split_once(' ').context("no answer")?;
+                let expected = found.get_or_insert_with(|| count.to_owned());
+                ensure!(count == expected, "{question:?}: the builds differ");
+                times.push(seconds.parse()?);
+            }
+        }
+        let times = times.map(summary);
+        let mut row = vec![question.what.to_owned(), found.unwrap_or_default()];
+        row.extend(times.iter().flat_map(|time| cells(*time, 1e3)));
+        row.push(format!("{:.3}", times[0].median / times[1].median));
+        sheet.row(row);
     }
+    Ok(sheet)
+}
+
+/// How long searches take.
+fn searching(
+    programs: [&Path; 2],
+    archives: &[Scratch; 2],
+    capture: &Capture,
+    questions: &[Question],
+    rounds: usize,
+) -> anyhow::Result<Sheet> {
     let headings = [
         "command, question",
         "packets",
@@ -185,7 +254,7 @@ fn searching(
     ];
     let title = format!("Searching {}, as a process", capture.name);
     let mut sheet = Sheet::new(&format!("searching-{}", capture.name), &title, &headings);
-    for question in questions(capture)? {
+    for question in questions {
         let filter = &question.pcap;
         let count = ask(programs[0], archives[0].path(), COMMANDS[0].1, filter)?;
         let packets = process::number_after(&count, None)?;
@@ -196,7 +265,7 @@ fn searching(
             eprintln!("{what}: {}", question.what);
             let expected = &ask(programs[0], archives[0].path(), words, filter)?;
             let mut jobs: Vec<Job<'_, ()>> = Vec::new();
-            for (program, archive) in programs.iter().zip(&archives) {
+            for (program, archive) in programs.iter().zip(archives) {
                 let call = move || {
                     let printed = ask(program, archive.path(), words, filter)?;
                     ensure!(printed == *expected, "{what} {filter}: the builds differ");

@@ -1,6 +1,7 @@
 //! `tapdex-bench`: tables of measurements, peers in the same run.
 
 mod archive;
+mod ask;
 mod beside;
 mod build;
 mod build_memory;
@@ -56,6 +57,8 @@ enum Command {
     Trust(trust::Args),
     /// Two builds of tapdex in turn: indexing, and every question of `archive`.
     Beside(beside::Args),
+    /// One filter, answered from an archive, in this process: what `beside` starts.
+    Ask(ask::Args),
     /// Sizes, encoding, decoding and set algebra of every codec, beside croaring and roaring.
     Codecs(codecs::Args),
     /// Building the index of one column, beside online WAH, roaring and croaring.
@@ -101,6 +104,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Record(args) => record::run(args),
         Command::Trust(args) => trust::run(args),
         Command::Beside(args) => beside::run(args),
+        Command::Ask(args) => ask::run(args),
         Command::Codecs(args) => codecs::run(args),
         Command::Build(args) => build::run(args),
         Command::BuildMemory(args) => build_memory::run(args),

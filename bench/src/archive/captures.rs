@@ -204,6 +204,31 @@ pub fn made(
     Ok(capture)
 }
 
+/// SYNs to one host and port, each from a random address and port: every packet is a flow.
+pub fn flood(folder: &Folder, packets: u64, seed: u64) -> anyhow::Result<Capture> {
+    let path = folder.path().join("flood.pcap");
+    let target = BufWriter::with_capacity(1 << 20, File::create(&path)?);
+    let ethernet = Interface::new(1, 1_000_000_000);
+    let mut writer = CaptureWriter::new(target, FileFormat::Pcap, &[ethernet], "")?;
+    // Two addresses of Ethernet, IPv4, TCP; source and its port are filled in.
+    let mut frame = [0_u8; 60];
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
+    frame[14..26].copy_from_slice(&[0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0]);
+    frame[30..34].copy_from_slice(&[10, 0, 0, 1]);
+    frame[36..38].copy_from_slice(&80_u16.to_be_bytes());
+    frame[46..50].copy_from_slice(&[0x50, 2, 4, 0]);
+    for number in 0..packets {
+        let mut word = (seed ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        word = (word ^ word >> 31).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        let word = (word ^ word >> 29).to_le_bytes();
+        frame[26..30].copy_from_slice(&word[..4]);
+        frame[34..36].copy_from_slice(&word[4..6]);
+        writer.packet(0, 1_700_000_000_000_000_000 + 1_000 * number, 60, &frame)?;
+    }
+    writer.finish()?;
+    Capture::read("flood", &path)
+}
+
 /// Writes a made-up capture.
 pub fn write(profile: &Profile, path: &Path) -> anyhow::Result<()> {
     let target = BufWriter::with_capacity(1 << 20, File::create(path)?);

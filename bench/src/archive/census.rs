@@ -4,12 +4,14 @@ mod sql;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::net::Ipv4Addr;
+use std::hash::Hash;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::Context;
 use tapdex_engine::capture::CaptureReader;
 use tapdex_engine::packet::{
-    ETHERTYPE_ARP, ETHERTYPE_IPV4, Encap, Fragment, Headers, Tunnel, decode, protocol,
+    ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Encap, Fragment, Headers, Tunnel, decode,
+    protocol,
 };
 
 use super::captures::Capture;
@@ -41,6 +43,9 @@ struct Census {
     hosts: HashMap<u32, (u32, u64)>,
     /// Packets with the UDP port 53 of each host, and its first one.
     dns: HashMap<u32, (u32, u64)>,
+    /// The same of hosts with IPv6, and of Ethernet addresses, those with tags or a tunnel as well.
+    ip6: HashMap<u128, (u32, u64)>,
+    ether: HashMap<u64, (u32, u64)>,
 }
 
 impl Census {
@@ -58,6 +63,14 @@ impl Census {
     }
 
     fn add(&mut self, headers: &Headers, number: u64) {
+        for address in [headers.eth_src, headers.eth_dst] {
+            self.ether.entry(address).or_insert((0, number)).0 += 1;
+        }
+        if headers.encap == Encap::None && headers.eth_type == ETHERTYPE_IPV6 {
+            for host in [headers.ip6_src, headers.ip6_dst] {
+                self.ip6.entry(host).or_insert((0, number)).0 += 1;
+            }
+        }
         let is_ip = headers.eth_type == ETHERTYPE_IPV4;
         if headers.encap != Encap::None || !(is_ip || headers.eth_type == ETHERTYPE_ARP) {
             return;
@@ -87,10 +100,14 @@ impl Census {
 
 /// The host whose packets are nearest to so many, of those that come before `end`; the same in
 /// every run.
-fn nearest(hosts: &HashMap<u32, (u32, u64)>, packets: u64, end: u64) -> Option<Ipv4Addr> {
+fn nearest<A: Copy + Ord + Hash>(
+    hosts: &HashMap<A, (u32, u64)>,
+    packets: u64,
+    end: u64,
+) -> Option<A> {
     let early = hosts.iter().filter(|(_, (_, first))| *first < end);
     let far = early.map(|(&host, &(count, _))| (u64::from(count).abs_diff(packets), host));
-    far.min().map(|(_, host)| host.into())
+    far.min().map(|(_, host)| host)
 }
 
 /// The questions for a capture.
@@ -99,19 +116,23 @@ pub fn questions(capture: &Capture) -> anyhow::Result<Vec<Question>> {
     // Of what comes in the first tenth, so that it is in the shorter capture, too.
     let tenth = capture.packets / 10;
     let flows = || census.flows.iter().filter(|(_, (_, first))| *first < tenth);
-    let rare =
+    let rare_flow =
         flows().map(|(flow, (count, first))| (*count, first.abs_diff(tenth / 2), flow)).min();
-    let (_, _, rare) = rare.context("no TCP flow")?;
+    let (_, _, rare_flow) = rare_flow.context("no TCP flow")?;
     let busy = flows().map(|(flow, (count, _))| (*count, flow)).max();
     let (_, busy) = busy.context("no TCP flow")?;
-    let rare_host = nearest(&census.hosts, capture.packets / 100_000, tenth).context("no host")?;
-    let dns_host = nearest(&census.dns, capture.packets / 10_000, tenth).context("no DNS")?;
+    let rare = capture.packets / 100_000;
+    let rare_host = nearest(&census.hosts, rare, tenth).context("no host")?.into();
+    let dns_host = nearest(&census.dns, capture.packets / 10_000, tenth).context("no DNS")?.into();
+    let ip6_host = Ipv6Addr::from(nearest(&census.ip6, rare, tenth).context("no IPv6")?);
+    let ether = nearest(&census.ether, rare, tenth).context("no Ethernet")?.to_be_bytes();
+    let ether = ether[2..].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":");
     let nobody: Ipv4Addr = (0xC000_0200..=0xC000_02FF)
         .find(|host| !census.hosts.contains_key(host))
         .context("all of 192.0.2.0/24 is there")?
         .into();
 
-    let [(a, p), (b, q)] = rare.map(|(host, port)| (Ipv4Addr::from(host), port));
+    let [(a, p), (b, q)] = rare_flow.map(|(host, port)| (Ipv4Addr::from(host), port));
     let [(c, port_c), (d, port_d)] = busy.map(|(host, port)| (Ipv4Addr::from(host), port));
     let server_port = port_c.min(port_d);
     let question = |what, pcap: String, display: String, sql: Vec<String>| Question {
@@ -136,13 +157,25 @@ pub fn questions(capture: &Capture) -> anyhow::Result<Vec<Question>> {
                 "!vlan && ip.proto#1 == 6 && ip.addr#1 == {a} && ip.addr#1 == {b} && \
                  tcp.port#1 == {p} && tcp.port#1 == {q}"
             ),
-            sql::flow(rare.map(|end| end.0), &[protocol::TCP], rare.map(|end| end.1)),
+            sql::flow(rare_flow.map(|end| end.0), &[protocol::TCP], rare_flow.map(|end| end.1)),
         ),
         question(
             "a rare host",
             format!("host {rare_host}"),
             format!("!vlan && {}", host(rare_host)),
             sql::host(rare_host),
+        ),
+        question(
+            "an IPv6 host",
+            format!("host {ip6_host}"),
+            format!("!vlan && eth.type == 0x86dd && ipv6.addr#1 == {ip6_host}"),
+            vec![],
+        ),
+        question(
+            "an Ethernet host",
+            format!("ether host {ether}"),
+            format!("eth.addr#1 == {ether}"),
+            vec![],
         ),
         question(
             "an absent host",

@@ -98,9 +98,25 @@ impl BitSet {
         Self { words: vec![0; (ids as usize).div_ceil(64)], key: 0, room: None }
     }
 
+    /// The set of these bits, 64 to a word, the low ones first.
+    pub fn from_words(words: Vec<u64>) -> Self {
+        Self { words, key: 0, room: None }
+    }
+
     /// The bits, 64 to a word, the low ones first.
     pub fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
+    }
+
+    /// The same, for keeps.
+    pub fn into_words(self) -> Vec<u64> {
+        self.words
+    }
+
+    /// Adds an id. It is below the number that the set was made with.
+    #[inline(always)]
+    pub fn insert(&mut self, id: u32) {
+        self.words[id as usize / 64] |= 1 << (id % 64);
     }
 
     /// Adds the ids from `first` to `last`. All are below the number that the set was made with.

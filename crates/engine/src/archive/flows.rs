@@ -424,9 +424,9 @@ impl Conversations {
             }
             Home::Wide(word, _) if target.is_wide => {
                 let (high, low) = (&self.wide[word], &self.wide[word + 1]);
-                target.wide.extend(
-                    numbers.map(|at| u128::from(high[at]) << 64 | u128::from(low[at])),
-                );
+                target
+                    .wide
+                    .extend(numbers.map(|at| u128::from(high[at]) << 64 | u128::from(low[at])));
             }
             Home::Wide(word, shift) => {
                 let words = &self.wide[word];

@@ -270,7 +270,7 @@ impl<'a> Asking<'a> {
         let index = self.segment.index();
         match self.wanted {
             Wanted::Count if self.time == Time::Inside => {
-                self.counted += sure.into_rows(index.rows()).count();
+                self.counted += sure.count(index.rows());
             }
             Wanted::Rows if self.time == Time::Inside && index.has_volumes() => {
                 self.take_rows(sure)?;

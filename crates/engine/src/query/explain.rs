@@ -1,7 +1,5 @@
 //! How a filter is answered, for people.
 
-use tapdex_bitmap::Chunks;
-
 use super::lists;
 use super::plan::{Dialect, Planner, Set};
 use super::question::Query;
@@ -93,8 +91,8 @@ impl Query {
                     0 => term.text.clone(),
                     more => format!("{} and {more} more like it", term.text),
                 },
-                rows: holds.into_rows(index.rows()).count(),
-                unknown: unknown.into_rows(index.rows()).count(),
+                rows: holds.count(index.rows()),
+                unknown: unknown.count(index.rows()),
                 weight,
             });
         }

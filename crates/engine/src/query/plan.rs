@@ -34,7 +34,7 @@ pub(crate) enum Set<'a> {
     /// With the bytes of the bitmaps that have to be read for them: a measure of how many rows
     /// there are at most.
     Rows(Rows<'a>, u64),
-    /// All rows of some conversations, but not of all.
+    /// All rows of some flows, but not of all.
     Conversations(Conversations<'a>, u64),
 }
 
@@ -79,7 +79,7 @@ impl<'a> Set<'a> {
                 Self::Conversations(found, weight) => {
                     let both = match common.take() {
                         None => (found, weight),
-                        Some((other, bytes)) => (other.and(&found), weight.min(bytes)),
+                        Some((other, bytes)) => (other.and(found), weight.min(bytes)),
                     };
                     if both.0.is_empty() {
                         return Self::None;
@@ -153,6 +153,16 @@ impl<'a> Set<'a> {
 
     pub(crate) fn and(self, other: Self) -> Self {
         Self::all_of(vec![self, other])
+    }
+
+    /// How many rows are in the set, in a segment of this many rows.
+    pub(crate) fn count(self, rows: u32) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::All => rows.into(),
+            Self::Rows(set, _) => set.count(),
+            Self::Conversations(found, _) => found.rows_len(),
+        }
     }
 
     /// A cursor, for a segment of this many rows.
@@ -242,13 +252,18 @@ impl<'a> Planner<'a> {
                     .map(|part| Ok((self.estimate(part, ESTIMATE_DEPTH)?, part)))
                     .collect::<Result<_, IndexError>>()?;
                 parts.sort_by_key(|&(estimate, _)| estimate);
+                // As soon as no conversation is left, the other operands need not be looked up.
+                let mut common = Set::All;
                 for (_, part) in parts {
                     match self.bound(part, upper)? {
-                        // The other operands need not be looked up.
-                        Set::None => return Ok(Set::None),
-                        set => sets.push(set),
+                        set @ Set::Rows(..) => sets.push(set),
+                        set => common = common.and(set),
+                    }
+                    if matches!(common, Set::None) {
+                        return Ok(Set::None);
                     }
                 }
+                sets.push(common);
                 Ok(Set::all_of(sets))
             }
             Expr::Or(parts) => {

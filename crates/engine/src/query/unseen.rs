@@ -3,8 +3,6 @@
 use std::cell::LazyCell;
 use std::sync::PoisonError;
 
-use tapdex_bitmap::Chunks;
-
 use super::answer::records;
 use super::bpf::Compiled;
 use super::fields;
@@ -107,7 +105,7 @@ fn tagged(segment: &Segment) -> Result<u64, IndexError> {
     }
     let planner = Planner { columns, dialect: Dialect::Network };
     let tagged = planner.encap(&Encap::TAGGED)?;
-    Ok(tagged.into_rows(columns.rows()).count())
+    Ok(tagged.count(columns.rows()))
 }
 
 impl Query {
@@ -127,7 +125,7 @@ impl Query {
         let inner = fields::inner_rows(&planner).map_err(damaged)?;
         let note = segment.note();
         if self.time_of(note.time_min, note.time_max) == Time::Inside {
-            return Ok(inner.into_rows(columns.rows()).count());
+            return Ok(inner.count(columns.rows()));
         }
         let times = self.in_time(segment).map_err(damaged)?;
         let (mut count, mut edge) = (0, Vec::new());
@@ -239,7 +237,7 @@ fn count(
     let seen = planner.bound(expr, true)?;
     let behind = vec![rows(&tagged)?, planner.bound(one, true)?];
     let found = Set::all_of(behind).and(seen.not(len)).and(unknown()?.not(len));
-    Ok((found.into_rows(len).count(), unknown()?.into_rows(len).count()))
+    Ok((found.count(len), unknown()?.count(len)))
 }
 
 /// An expression that looks behind this many more tags.

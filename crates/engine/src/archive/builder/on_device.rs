@@ -109,8 +109,7 @@ impl SegmentBuilder {
         if !starts.eq(order.starts.iter().copied()) {
             return Err(SegmentFailed::Disorder);
         }
-        let rows =
-            SortedRows { conversations: &conversations, records: &order.records };
+        let rows = SortedRows { conversations: &conversations, records: &order.records };
         let written = self.write_rows(target, rows, &mut |column, codec, take| {
             let mut taken = 0;
             device.columns(&[(column, codec)], &mut |index| {

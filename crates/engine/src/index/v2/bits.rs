@@ -41,6 +41,11 @@ impl<'a> Reader<'a> {
         Self { bytes, at: 0 }
     }
 
+    /// What follows.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
     #[inline(always)]
     pub(super) fn byte(&mut self) -> Option<u8> {
         let byte = *self.bytes.get(self.at)?;
@@ -131,7 +136,8 @@ pub(super) fn pack(values: &[u32], bits: u32, target: &mut Vec<u8>) {
     }
 }
 
-/// Reads packed numbers of at most 32 bits; `bytes` are exactly theirs.
+/// Reads packed numbers of at most 32 bits, which `bytes` start with; it is faster if eight more
+/// bytes follow.
 #[inline(always)]
 pub(super) fn unpack(bytes: &[u8], bits: u32, target: &mut [u32]) {
     if bits == 0 {

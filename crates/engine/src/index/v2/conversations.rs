@@ -1,26 +1,131 @@
 //! Sets of conversations: combined before they are turned into rows.
 
-use tapdex_bitmap::RunSet;
+use tapdex_bitmap::{BitSet, RunSet};
 
 use super::super::reader::Index;
-use super::field::push_run;
+use super::field::{Runs, inverse, invert, joined, merged, push_run};
 use crate::error::IndexError;
 
-/// Some conversations of a segment, and so all their rows.
+/// Some conversations of a segment, or one of the two flows of some, and so all their rows.
 ///
-/// Terms about whole conversations are combined here, where a conversation of a thousand packets is
-/// one entry, and only what is left is turned into rows.
+/// Terms about flows are combined here, where a conversation of a thousand packets is one entry, and
+/// only what is left is turned into rows.
 #[derive(Debug, Clone)]
 pub struct Conversations<'a> {
     index: &'a Index,
-    /// As ascending runs that do not touch.
-    runs: Vec<(u32, u32)>,
+    /// Those whose first flow is in the set.
+    first: Members,
+    /// Those whose second flow is; the same if there is no list.
+    second: Option<Members>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Members {
+    /// Ascending runs that do not touch.
+    Runs(Runs),
+    /// A bit for each conversation of the segment, 64 to a word.
+    Bits(Vec<u64>),
+}
+
+impl Members {
+    /// A bit for each of so many conversations.
+    fn into_bits(self, conversations: u32) -> Vec<u64> {
+        match self {
+            Self::Bits(words) => words,
+            Self::Runs(runs) => {
+                let mut bits = BitSet::new(conversations);
+                runs.iter().for_each(|&(first, last)| bits.insert_run(first, last));
+                bits.into_words()
+            }
+        }
+    }
+
+    fn into_runs(self) -> Vec<(u32, u32)> {
+        match self {
+            Self::Runs(runs) => runs,
+            Self::Bits(words) => {
+                let mut runs = Vec::new();
+                BitSet::from_words(words).for_each_run(|first, last| runs.push((first, last)));
+                runs
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Runs(runs) => runs.is_empty(),
+            Self::Bits(words) => words.iter().all(|&word| word == 0),
+        }
+    }
+
+    /// Whether these are all of so many conversations.
+    fn is_all(&self, conversations: u32) -> bool {
+        match self {
+            Self::Runs(runs) => matches!(runs[..], [(0, last)] if last + 1 == conversations),
+            Self::Bits(words) => {
+                let set: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
+                set == u64::from(conversations)
+            }
+        }
+    }
+
+    fn and(self, other: Self, conversations: u32) -> Self {
+        match (self, other) {
+            (Self::Runs(a), Self::Runs(b)) => Self::Runs(common_runs(&a, &b)),
+            (a, b) => {
+                let (mut a, b) = (a.into_bits(conversations), b.into_bits(conversations));
+                a.iter_mut().zip(&b).for_each(|(a, b)| *a &= b);
+                Self::Bits(a)
+            }
+        }
+    }
+
+    pub(super) fn or(self, other: Self, conversations: u32) -> Self {
+        match (self, other) {
+            (Self::Runs(a), Self::Runs(b)) => Self::Runs(joined(merged(a, b))),
+            (a, b) => {
+                let (mut a, b) = (a.into_bits(conversations), b.into_bits(conversations));
+                a.iter_mut().zip(&b).for_each(|(a, b)| *a |= b);
+                Self::Bits(a)
+            }
+        }
+    }
+
+    fn complement(self, conversations: u32) -> Self {
+        match self {
+            Self::Runs(runs) => Self::Runs(inverse(&runs, conversations)),
+            Self::Bits(mut words) => {
+                invert(&mut words, conversations);
+                Self::Bits(words)
+            }
+        }
+    }
+}
+
+/// The runs that are in both lists.
+fn common_runs(mut a: &[(u32, u32)], mut b: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    let mut runs = Vec::with_capacity(a.len().min(b.len()));
+    while let (Some(&(a_first, a_last)), Some(&(b_first, b_last))) = (a.first(), b.first()) {
+        push_run(&mut runs, a_first.max(b_first), a_last.min(b_last).saturating_add(1));
+        if a_last <= b_last {
+            a = &a[1..];
+        }
+        if b_last <= a_last {
+            b = &b[1..];
+        }
+    }
+    runs
 }
 
 impl<'a> Conversations<'a> {
-    /// The conversations of ascending runs, which do not touch and are in the segment.
-    pub(super) fn new(index: &'a Index, runs: Vec<(u32, u32)>) -> Self {
-        Self { index, runs }
+    /// Both flows of some conversations, which are in the segment.
+    pub(super) fn new(index: &'a Index, both: Members) -> Self {
+        Self { index, first: both, second: None }
+    }
+
+    /// The first flows of some conversations, and the second flows of some.
+    pub(super) fn of_flows(index: &'a Index, first: Members, second: Members) -> Self {
+        Self { index, first, second: Some(second) }
     }
 
     fn len(&self) -> u32 {
@@ -29,52 +134,85 @@ impl<'a> Conversations<'a> {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+        self.first.is_empty() && self.second.as_ref().is_none_or(Members::is_empty)
     }
 
     /// Whether these are all.
     pub fn is_all(&self) -> bool {
-        matches!(self.runs[..], [(0, last)] if last + 1 == self.len())
+        let len = self.len();
+        self.first.is_all(len) && self.second.as_ref().is_none_or(|second| second.is_all(len))
+    }
+
+    fn both(self, other: Self, join: impl Fn(Members, Members, u32) -> Members) -> Self {
+        let len = self.len();
+        let second = match (self.second, other.second) {
+            (None, None) => None,
+            (one, two) => Some(join(
+                one.unwrap_or_else(|| self.first.clone()),
+                two.unwrap_or_else(|| other.first.clone()),
+                len,
+            )),
+        };
+        Self { index: self.index, first: join(self.first, other.first, len), second }
     }
 
     /// Those that are in both sets.
     #[must_use]
-    pub fn and(mut self, other: &Self) -> Self {
-        let mut runs = Vec::with_capacity(self.runs.len().min(other.runs.len()));
-        let (mut a, mut b) = (self.runs.as_slice(), other.runs.as_slice());
-        while let (Some(&(a_first, a_last)), Some(&(b_first, b_last))) = (a.first(), b.first()) {
-            push_run(&mut runs, a_first.max(b_first), a_last.min(b_last).saturating_add(1));
-            if a_last <= b_last {
-                a = &a[1..];
-            }
-            if b_last <= a_last {
-                b = &b[1..];
-            }
-        }
-        self.runs = runs;
-        self
+    pub fn and(self, other: Self) -> Self {
+        self.both(other, Members::and)
     }
 
     /// Those that are in one of the sets or in both.
     #[must_use]
-    pub fn or(mut self, other: Self) -> Self {
-        self.runs = super::field::joined(super::field::merged(self.runs, other.runs));
-        self
+    pub fn or(self, other: Self) -> Self {
+        self.both(other, Members::or)
     }
 
     /// Those that are not in the set.
     #[must_use]
-    pub fn complement(mut self) -> Self {
-        self.runs = super::field::inverse(&self.runs, self.len());
-        self
+    pub fn complement(self) -> Self {
+        let len = self.len();
+        let second = self.second.map(|second| second.complement(len));
+        Self { index: self.index, first: self.first.complement(len), second }
+    }
+
+    /// How many rows they have. If the file is damaged there, 0; the search then ends with the
+    /// error, since [`Index::check_flows`] remembers it.
+    pub fn rows_len(&self) -> u64 {
+        let count = self.index.flow_parts().and_then(|(_, flows)| match &self.second {
+            None => match &self.first {
+                Members::Runs(runs) => flows.packets_of_runs(runs),
+                Members::Bits(words) => flows.packets_of_bits(words),
+            },
+            Some(second) => {
+                let [first, second] =
+                    [&self.first, second].map(|one| one.clone().into_bits(flows.conversations));
+                flows.packets_of_flows(&first, &second)
+            }
+        });
+        count.unwrap_or_else(|_| {
+            self.index.conversation_starts();
+            0
+        })
     }
 
     /// Their rows. If the file is damaged there, none; the search then ends with the error, since
     /// [`Index::check_flows`] remembers it.
     pub fn into_rows(self) -> RunSet {
+        let runs = self.first.into_runs();
+        if let Some(second) = self.second {
+            let rows = self.index.rows_of_flows(runs, second.into_runs());
+            return RunSet::new(rows.unwrap_or_else(|_| {
+                self.index.conversation_starts();
+                Vec::new()
+            }));
+        }
+        if let Some(Ok(rows)) = self.index.few_rows(&runs) {
+            return RunSet::new(rows);
+        }
         let starts = self.index.conversation_starts();
-        let mut rows = Vec::with_capacity(self.runs.len());
-        for (first, last) in self.runs {
+        let mut rows = Vec::with_capacity(runs.len());
+        for (first, last) in runs {
             let (start, end) = (starts.get(first as usize), starts.get(last as usize + 1));
             if let (Some(&start), Some(&end)) = (start, end) {
                 push_run(&mut rows, start, end);
@@ -84,19 +222,59 @@ impl<'a> Conversations<'a> {
     }
 }
 
+/// The conversations of runs, one by one.
+fn one_by_one(runs: Runs) -> impl Iterator<Item = u32> {
+    runs.into_iter().flat_map(|(first, last)| first..=last)
+}
+
 impl Index {
+    /// The rows of the first flows of some conversations, and of the second flows of some.
+    fn rows_of_flows(&self, firsts: Runs, seconds: Runs) -> Result<Runs, IndexError> {
+        let (_, flows) = self.flow_parts()?;
+        let mut cursor = flows.cursor();
+        let mut rows = Vec::new();
+        let (mut firsts, mut seconds) = (one_by_one(firsts), one_by_one(seconds));
+        let (mut one, mut other) = (firsts.next(), seconds.next());
+        while let Some(conversation) = one.into_iter().chain(other).min() {
+            let (start, middle, end) = cursor.flows(conversation)?;
+            if one == Some(conversation) {
+                push_run(&mut rows, start, middle);
+                one = firsts.next();
+            }
+            if other == Some(conversation) {
+                push_run(&mut rows, middle, end);
+                other = seconds.next();
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The rows of conversations, as runs, if they are so few that most conversations need not be looked at.
+    fn few_rows(&self, runs: &[(u32, u32)]) -> Option<Result<Vec<(u32, u32)>, IndexError>> {
+        let (_, flows) = self.flow_parts().ok()?;
+        if self.starts_cell().get().is_some() || runs.len() > flows.blocks_len() / 4 {
+            return None;
+        }
+        let mut cursor = flows.cursor();
+        let mut rows = Vec::with_capacity(runs.len());
+        for &(first, last) in runs {
+            let start = cursor.start(first);
+            match start.and_then(|start| Ok((start, cursor.start(last + 1)?))) {
+                Ok((start, end)) => push_run(&mut rows, start, end),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        Some(Ok(rows))
+    }
+
     /// The row that each conversation starts at, and the number of rows; empty if the file is
     /// damaged there. Read once.
     fn conversation_starts(&self) -> &[u32] {
-        self.read_starts().as_deref().unwrap_or_default()
-    }
-
-    fn read_starts(&self) -> &Result<Vec<u32>, IndexError> {
-        self.starts_cell().get_or_init(|| {
+        let starts = self.starts_cell().get_or_init(|| {
             let (_, flows) = self.flow_parts()?;
-            let mut cursor = flows.cursor();
-            (0..=flows.conversations).map(|conversation| cursor.start(conversation)).collect()
-        })
+            flows.conversation_starts()
+        });
+        starts.as_deref().unwrap_or_default()
     }
 
     /// An error if rows of conversations were looked up, and the file is damaged there.

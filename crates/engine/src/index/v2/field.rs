@@ -7,7 +7,7 @@ use tapdex_bitmap::{BitSet, Chunks, RunSet, union};
 use super::super::lookup::Rows;
 use super::super::reader::Index;
 use super::bits::Reader;
-use super::conversations::Conversations;
+use super::conversations::{Conversations, Members};
 use super::dictionary::Dictionary;
 use super::flows::Flows;
 use super::postings::{self, Form, Postings, Sorted};
@@ -26,6 +26,9 @@ pub enum Found<'a> {
     /// All rows of some conversations, with the bytes that were read for them.
     Conversations(Conversations<'a>, u64),
 }
+
+/// Entries of a column for a byte of what is looked up, at most, where runs are used.
+const BITS_FROM: u64 = 256;
 
 /// Which rows an entry of a column stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +72,7 @@ pub struct FlowField<'a> {
 type Ids = Vec<Range<u32>>;
 
 /// First and last of each of some runs, ascending.
-type Runs = Vec<(u32, u32)>;
+pub(super) type Runs = Vec<(u32, u32)>;
 
 /// Entries of a column.
 enum Picked {
@@ -202,7 +205,7 @@ impl<'a> FlowField<'a> {
         };
         let edges = [ids.start..below.max(ids.start), above.min(ids.end)..ids.end];
         for edge in edges.into_iter().filter(|edge| !edge.is_empty()) {
-            self.postings.runs_of(edge, &mut |_, first, last| bits.insert_run(first, last))?;
+            self.postings.add_to(edge, &mut bits)?;
         }
         let weight = self.first_bytes.part.len as u64;
         self.found(Picked::Bits(bits), weight)
@@ -270,35 +273,29 @@ impl<'a> FlowField<'a> {
         // Every entry has one value: whatever takes fewer bytes is read.
         let is_inverse = weight > total - weight.min(total) && self.side != Side::Either;
         let wanted = if is_inverse { gaps(&ids, self.len()) } else { ids };
-        let mut picked = self.picked(&wanted)?;
+        let bytes = if is_inverse { total.saturating_sub(weight) } else { weight };
+        let mut picked = self.picked(&wanted, bytes)?;
         if is_inverse {
-            let mut runs = Vec::new();
-            picked.for_each_run(&mut |first, last| runs.push((first, last)));
-            picked = Picked::Runs(inverse(&runs, self.postings.entries));
+            picked = picked.inverse(self.postings.entries);
         }
         self.found(picked, weight)
     }
 
     /// The rows of some entries.
     fn found(&self, picked: Picked, weight: u64) -> Result<Found<'a>, IndexError> {
-        let rows: Rows<'a> = match (self.side, picked) {
-            (Side::Packet, Picked::Bits(bits)) => Box::new(bits),
-            (Side::Conversation | Side::Either, picked) => {
-                let found = Conversations::new(self.index, self.conversations_of(&picked));
-                return Ok(match found.is_empty() {
-                    true => Found::None,
-                    false => Found::Conversations(found, weight),
-                });
-            }
-            (_, picked) => {
-                let runs = self.rows_of(&picked)?;
-                if runs.is_empty() {
-                    return Ok(Found::None);
-                }
-                Box::new(RunSet::new(runs))
-            }
-        };
-        Ok(Found::Some(rows, weight))
+        if self.side == Side::Packet {
+            let rows: Rows<'a> = match picked {
+                Picked::Bits(bits) => Box::new(bits),
+                Picked::Runs(runs) if runs.is_empty() => return Ok(Found::None),
+                Picked::Runs(runs) => Box::new(RunSet::new(runs)),
+            };
+            return Ok(Found::Some(rows, weight));
+        }
+        let found = self.conversations_of(picked);
+        Ok(match found.is_empty() {
+            true => Found::None,
+            false => Found::Conversations(found, weight),
+        })
     }
 
     /// The rows of some values of a column of packets that is bitmaps.
@@ -319,32 +316,26 @@ impl<'a> FlowField<'a> {
         })
     }
 
-    /// The entries of some values.
-    fn picked(&self, ids: &[Range<u32>]) -> Result<Picked, IndexError> {
-        let mut runs: Vec<(u32, u32)> = Vec::new();
-        // The entries of one value ascend. Many lists are gathered in a bitset.
-        let is_one = matches!(ids, [only] if only.len() == 1);
-        let mut bits = None;
-        for ids in ids {
-            self.postings.runs_of(ids.clone(), &mut |_, first, last| {
-                if let Some(bits) = &mut bits {
-                    return BitSet::insert_run(bits, first, last);
-                }
-                match runs.last_mut() {
-                    Some(before) if before.1.checked_add(1) == Some(first) => before.1 = last,
-                    _ => runs.push((first, last)),
-                }
-                if !is_one && runs.len() > self.postings.entries as usize / 64 {
-                    let mut set = BitSet::new(self.postings.entries);
-                    runs.drain(..).for_each(|(first, last)| set.insert_run(first, last));
-                    bits = Some(set);
-                }
-            })?;
-        }
-        if let Some(bits) = bits {
+    /// The entries of some values, which take so many bytes.
+    fn picked(&self, ids: &[Range<u32>], bytes: u64) -> Result<Picked, IndexError> {
+        let entries = self.postings.entries;
+        // Of many entries, a bit for each is faster than runs.
+        if bytes > u64::from(entries) / BITS_FROM {
+            let mut bits = BitSet::new(entries);
+            for ids in ids {
+                self.postings.add_to(ids.clone(), &mut bits)?;
+            }
             return Ok(Picked::Bits(bits));
         }
-        if !is_one {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for ids in ids {
+            self.postings.runs_of(ids.clone(), &mut |_, first, last| match runs.last_mut() {
+                Some(before) if before.1.checked_add(1) == Some(first) => before.1 = last,
+                _ => runs.push((first, last)),
+            })?;
+        }
+        // The entries of one value ascend.
+        if !matches!(ids, [only] if only.len() == 1) {
             runs.sort_unstable();
             runs = joined(runs);
         }
@@ -352,61 +343,46 @@ impl<'a> FlowField<'a> {
     }
 
     /// The conversations with such a first end, and those with such a second end.
-    fn ends_of(&self, entries: &Picked) -> (Runs, Runs) {
+    fn ends_of(&self, entries: Picked) -> [Members; 2] {
         let second = self.flows.conversations;
-        let (mut firsts, mut seconds) = (Vec::new(), Vec::new());
-        entries.for_each_run(&mut |first, last| {
-            if first < second {
-                push_run(&mut firsts, first, last.min(second - 1) + 1);
+        match entries {
+            Picked::Bits(bits) => halves(bits.into_words(), second).map(Members::Bits),
+            Picked::Runs(runs) => {
+                let (mut firsts, mut seconds) = (Vec::new(), Vec::new());
+                for (first, last) in runs {
+                    if first < second {
+                        push_run(&mut firsts, first, last.min(second - 1) + 1);
+                    }
+                    if last >= second {
+                        push_run(&mut seconds, first.max(second) - second, last - second + 1);
+                    }
+                }
+                [firsts, seconds].map(Members::Runs)
             }
-            if last >= second {
-                push_run(&mut seconds, first.max(second) - second, last - second + 1);
-            }
-        });
-        (firsts, seconds)
+        }
     }
 
-    /// The conversations that have some entries.
-    fn conversations_of(&self, entries: &Picked) -> Vec<(u32, u32)> {
-        if self.side == Side::Either {
-            let (firsts, seconds) = self.ends_of(entries);
-            return joined(merged(firsts, seconds));
-        }
-        let mut runs = Vec::new();
-        entries.for_each_run(&mut |first, last| push_run(&mut runs, first, last + 1));
-        runs
-    }
-
-    /// The rows of some packets or ends, as ascending runs.
-    fn rows_of(&self, entries: &Picked) -> Result<Vec<(u32, u32)>, IndexError> {
-        let mut rows = Vec::new();
-        if self.side == Side::Packet {
-            entries.for_each_run(&mut |first, last| rows.push((first, last)));
-            return Ok(rows);
-        }
-        let mut flows = self.flows.cursor();
-        let (firsts, seconds) = self.ends_of(entries);
-        // First ends send the first flow, second ends the other.
-        let odd = u32::from(self.side == Side::Destination);
-        let (mut firsts, mut seconds) = (conversations(firsts), conversations(seconds));
-        let (mut one, mut other) = (firsts.next(), seconds.next());
-        while let Some(conversation) = one.into_iter().chain(other).min() {
-            let (start, middle, end) = flows.flows(conversation)?;
-            let (is_first, is_second) = (one == Some(conversation), other == Some(conversation));
-            if if odd == 0 { is_first } else { is_second } {
-                push_run(&mut rows, start, middle);
+    /// The conversations, or flows of them, that have some entries.
+    fn conversations_of(&self, entries: Picked) -> Conversations<'a> {
+        let ends = match (self.side, entries) {
+            (Side::Source | Side::Destination | Side::Either, entries) => self.ends_of(entries),
+            (_, Picked::Bits(bits)) => {
+                return Conversations::new(self.index, Members::Bits(bits.into_words()));
             }
-            if if odd == 0 { is_second } else { is_first } {
-                push_run(&mut rows, middle, end);
+            (_, Picked::Runs(runs)) => {
+                return Conversations::new(self.index, Members::Runs(runs));
             }
-            if is_first {
-                one = firsts.next();
-            }
-            if is_second {
-                other = seconds.next();
+        };
+        let [first, second] = ends;
+        match self.side {
+            Side::Source => Conversations::of_flows(self.index, first, second),
+            // The first flow is that to the second end.
+            Side::Destination => Conversations::of_flows(self.index, second, first),
+            _ => {
+                let both = first.or(second, self.flows.conversations);
+                Conversations::new(self.index, both)
             }
         }
-        Ok(rows)
     }
 
     /// How many of some rows have each value; of all rows if there is no list. Rows ascend.
@@ -609,17 +585,40 @@ pub(super) fn push_run(runs: &mut Vec<(u32, u32)>, start: u32, end: u32) {
 }
 
 impl Picked {
-    fn for_each_run(&self, each: &mut dyn FnMut(u32, u32)) {
+    /// The entries that are not among these.
+    fn inverse(self, entries: u32) -> Self {
         match self {
-            Self::Runs(runs) => runs.iter().for_each(|&(first, last)| each(first, last)),
-            Self::Bits(bits) => bits.for_each_run(each),
+            Self::Runs(runs) => Self::Runs(inverse(&runs, entries)),
+            Self::Bits(bits) => {
+                let mut words = bits.into_words();
+                invert(&mut words, entries);
+                Self::Bits(BitSet::from_words(words))
+            }
         }
     }
 }
 
-/// The conversations of runs, one by one.
-fn conversations(runs: Vec<(u32, u32)>) -> impl Iterator<Item = u32> {
-    runs.into_iter().flat_map(|(first, last)| first..=last)
+/// Inverts the bits of so many entries.
+pub(super) fn invert(words: &mut [u64], entries: u32) {
+    words.iter_mut().for_each(|word| *word = !*word);
+    if let (Some(last), 1..) = (words.last_mut(), entries % 64) {
+        *last &= u64::MAX >> (64 - entries % 64);
+    }
+}
+
+/// The bits of the first `half` entries, and those of the others.
+fn halves(mut words: Vec<u64>, half: u32) -> [Vec<u64>; 2] {
+    let (start, shift) = (half as usize / 64, half % 64);
+    let len = (half as usize).div_ceil(64);
+    let word = |at: usize| words.get(at).copied().unwrap_or(0);
+    let high = |at: usize| word(at + 1).checked_shl(64 - shift).unwrap_or(0);
+    let second = (start..start + len).map(|at| word(at) >> shift | high(at)).collect();
+    words.truncate(len);
+    // The first word of the second half may be the last of the first.
+    if let (Some(last), 1..) = (words.last_mut(), shift) {
+        *last &= u64::MAX >> (64 - shift);
+    }
+    [words, second]
 }
 
 /// Two ascending lists of runs as one, ordered by where they start.

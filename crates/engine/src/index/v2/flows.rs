@@ -52,6 +52,12 @@ pub(super) fn least_len(conversations: u32) -> u64 {
     4 * blocks + 8 * blocks.saturating_sub(1)
 }
 
+/// The bits of a block.
+fn places(words: &[u64]) -> u128 {
+    let word = |at: usize| u128::from(words.get(at).copied().unwrap_or(0));
+    word(0) | word(1) << 64
+}
+
 /// The rows of a block of conversations.
 #[derive(Debug, Clone)]
 struct FlowBlock<'a> {
@@ -59,8 +65,8 @@ struct FlowBlock<'a> {
     len: usize,
     /// The first row of each conversation, and then the row behind the last.
     starts: [u32; BLOCK + 1],
-    /// The packets of the first flows, and those numbers once they were read.
-    firsts: Option<Block<'a>>,
+    /// The packets of the first flows, as bytes and, once they were read, as numbers.
+    firsts: Reader<'a>,
     first_packets: Option<[u32; BLOCK]>,
 }
 
@@ -106,29 +112,146 @@ impl<'a> Flows<'a> {
         }
     }
 
-    fn read_block(&self, number: u32, target: &mut FlowBlock<'a>) -> Result<(), IndexError> {
-        target.number = u32::MAX;
+    /// The conversations of a block.
+    fn block_len(&self, number: u32) -> usize {
+        (self.conversations - number * BLOCK_32).min(BLOCK_32) as usize
+    }
+
+    /// The packets less one of the conversations of a block, and what follows them.
+    fn packets(&self, number: u32) -> Result<(Block<'a>, Reader<'a>), IndexError> {
         let (from, to) = (self.start(number)?, self.start(number + 1)?);
         let mut bytes = Reader::new(self.part.read(from, to.saturating_sub(from))?);
-        let bad = || self.part.bad("packets of flows", from);
-        let len = (self.conversations - number * BLOCK_32).min(BLOCK_32) as usize;
-        let packets = Block::read(&mut bytes, len).ok_or_else(bad)?;
-        let firsts = Block::read(&mut bytes, len).ok_or_else(bad)?;
+        let block = Block::read(&mut bytes, self.block_len(number));
+        Ok((block.ok_or_else(|| self.part.bad("packets of flows", from))?, bytes))
+    }
+
+    /// The rows of a block, if its conversations have so many packets.
+    fn block_rows(&self, number: u32, packets: u64) -> Result<Range<u32>, IndexError> {
+        let (start, end) = (self.first_row(number)?, self.first_row(number + 1)?);
+        match u64::from(start) + packets == u64::from(end) && end <= self.rows {
+            true => Ok(start..end),
+            false => Err(self.part.bad("packets of flows", 0)),
+        }
+    }
+
+    fn read_block(&self, number: u32, target: &mut FlowBlock<'a>) -> Result<(), IndexError> {
+        target.number = u32::MAX;
+        let (packets, firsts) = self.packets(number)?;
+        let len = self.block_len(number);
         let mut numbers = [0; BLOCK];
-        packets.numbers(&mut numbers).ok_or_else(bad)?;
-        let mut row = u64::from(self.first_row(number)?);
+        packets.numbers(&mut numbers).ok_or_else(|| self.part.bad("packets of flows", 0))?;
+        let all = numbers[..len].iter().map(|&packets| u64::from(packets) + 1).sum();
+        let rows = self.block_rows(number, all)?;
+        let mut row = rows.start;
         for (start, &packets) in target.starts.iter_mut().zip(&numbers[..len]) {
-            *start = u32::try_from(row).map_err(|_| bad())?;
-            row += u64::from(packets) + 1;
+            *start = row;
+            // The sum was checked.
+            row = row.wrapping_add(packets).wrapping_add(1);
         }
-        let end = self.first_row(number + 1)?;
-        if !bytes.is_at_end() || row != u64::from(end) || end > self.rows {
-            return Err(bad());
-        }
-        target.starts[len] = end;
+        target.starts[len] = rows.end;
         (target.number, target.len) = (number, len);
-        (target.firsts, target.first_packets) = (Some(firsts), None);
+        (target.firsts, target.first_packets) = (firsts, None);
         Ok(())
+    }
+
+    /// The packets of some conversations of a block, bit by bit.
+    fn packets_of(&self, number: u32, places: u128) -> Result<u64, IndexError> {
+        if places == 0 {
+            return Ok(0);
+        }
+        let all = u128::MAX >> (BLOCK - self.block_len(number));
+        if places & all == all {
+            let (start, end) = (self.first_row(number)?, self.first_row(number + 1)?);
+            return Ok(u64::from(end.saturating_sub(start)));
+        }
+        let (packets, _) = self.packets(number)?;
+        let sum = |places: u128| {
+            let sum = packets.sum(places).ok_or_else(|| self.part.bad("packets of flows", 0))?;
+            Ok::<u64, IndexError>(sum + u64::from(places.count_ones()))
+        };
+        self.block_rows(number, sum(all)?)?;
+        sum(places & all)
+    }
+
+    /// The packets of conversations, given as ascending runs that do not touch.
+    pub(super) fn packets_of_runs(&self, runs: &[(u32, u32)]) -> Result<u64, IndexError> {
+        let mut sum = 0;
+        // The block at hand, and its conversations in runs so far.
+        let (mut block, mut places) = (0, 0_u128);
+        for &(first, last) in runs {
+            let (first_block, last_block) = (first / BLOCK_32, last / BLOCK_32);
+            if first_block != block && places != 0 {
+                sum += self.packets_of(block, std::mem::take(&mut places))?;
+            }
+            block = first_block;
+            let from = u128::MAX << (first % BLOCK_32);
+            let to = u128::MAX >> (BLOCK_32 - 1 - last % BLOCK_32);
+            if first_block == last_block {
+                places |= from & to;
+                continue;
+            }
+            sum += self.packets_of(block, places | from)?;
+            // Whole blocks are in between.
+            let rows = |block: u32| self.first_row(block).map(u64::from);
+            sum += rows(last_block)?.saturating_sub(rows(first_block + 1)?);
+            (block, places) = (last_block, to);
+        }
+        if places != 0 {
+            sum += self.packets_of(block, places)?;
+        }
+        Ok(sum)
+    }
+
+    /// The packets of conversations, a bit for each.
+    pub(super) fn packets_of_bits(&self, words: &[u64]) -> Result<u64, IndexError> {
+        let mut sum = 0;
+        for (block, words) in (0..self.blocks()).zip(words.chunks(2)) {
+            sum += self.packets_of(block, places(words))?;
+        }
+        Ok(sum)
+    }
+
+    /// The packets of the first flows of some conversations, and of the second flows of some, a bit
+    /// for each.
+    pub(super) fn packets_of_flows(
+        &self,
+        firsts: &[u64],
+        seconds: &[u64],
+    ) -> Result<u64, IndexError> {
+        let bad = || self.part.bad("packets of flows", 0);
+        let mut sum = 0_u64;
+        let pairs = firsts.chunks(2).zip(seconds.chunks(2));
+        for (block, (firsts, seconds)) in (0..self.blocks()).zip(pairs) {
+            let [first, second] = [firsts, seconds].map(places);
+            if first | second == 0 {
+                continue;
+            }
+            let (_, mut bytes) = self.packets(block)?;
+            let packets = Block::read(&mut bytes, self.block_len(block)).ok_or_else(bad)?;
+            let (one, other) = (packets.sum(first), packets.sum(second));
+            let (one, other) = one.zip(other).ok_or_else(bad)?;
+            // No first flow has more packets than its conversation.
+            let other = self.packets_of(block, second)?.checked_sub(other).ok_or_else(bad)?;
+            sum += one + other;
+        }
+        Ok(sum)
+    }
+
+    /// The row that each conversation starts at, and the number of rows.
+    pub(super) fn conversation_starts(&self) -> Result<Vec<u32>, IndexError> {
+        let mut starts = Vec::with_capacity(self.conversations as usize + 1);
+        let mut cursor = self.cursor();
+        for block in 0..self.blocks() {
+            cursor.go_to(block)?;
+            starts.extend_from_slice(&cursor.block.starts[..cursor.block.len]);
+        }
+        starts.push(self.rows);
+        Ok(starts)
+    }
+
+    /// How many blocks there are: what it costs to read all of them.
+    pub(super) fn blocks_len(&self) -> usize {
+        self.blocks() as usize
     }
 
     /// The row that each flow starts at, and the number of rows.
@@ -149,7 +272,7 @@ impl<'a> Flows<'a> {
             number: u32::MAX,
             len: 0,
             starts: [0; BLOCK + 1],
-            firsts: None,
+            firsts: Reader::new(&[]),
             first_packets: None,
         };
         FlowCursor { flows: *self, block }
@@ -209,9 +332,12 @@ impl FlowCursor<'_> {
         let firsts = match &self.block.first_packets {
             Some(firsts) => firsts,
             None => {
-                let mut numbers = [0; BLOCK];
-                let block = self.block.firsts.ok_or_else(bad)?;
+                let (mut numbers, mut bytes) = ([0; BLOCK], self.block.firsts);
+                let block = Block::read(&mut bytes, self.block.len).ok_or_else(bad)?;
                 block.numbers(&mut numbers).ok_or_else(bad)?;
+                if !bytes.is_at_end() {
+                    return Err(bad());
+                }
                 self.block.first_packets.insert(numbers)
             }
         };

@@ -406,6 +406,49 @@ impl<'a> Block<'a> {
         found
     }
 
+    /// The sum of the numbers at some places, bit by bit; `None` if the block is none.
+    #[inline(always)]
+    pub(super) fn sum(&self, places: u128) -> Option<u64> {
+        let places = places & self.all();
+        let count = |places: u128| u64::from(places.count_ones());
+        match self.kind {
+            KIND_FEW => {
+                let (mut sum, mut found) = (0, 0);
+                let (mut list, mut number) = (self.list, self.least);
+                for place in 0..self.other {
+                    if place > 0 {
+                        number = number.checked_add(list.varint32()?)?.checked_add(1)?;
+                    }
+                    let here = count(self.inside(place.into(), u64::from(place) + 1) & places);
+                    sum += here * u64::from(number);
+                    found += here;
+                }
+                (found == count(places)).then_some(sum)
+            }
+            ASCENDING => {
+                let mut numbers = [0; BLOCK];
+                self.numbers(&mut numbers)?;
+                let chosen = numbers[..self.len].iter().zip(0..).map(|(&number, place)| {
+                    if places >> place & 1 == 1 { u64::from(number) } else { 0 }
+                });
+                Some(chosen.sum())
+            }
+            _ => {
+                let mut sum = count(places) * u64::from(self.least);
+                for bit in 0..self.bits {
+                    sum += count(self.plane(bit) & places) << bit;
+                }
+                let mut bytes = self.list;
+                for _ in 0..if self.kind == PATCHED { self.other } else { 0 } {
+                    let (place, more) = (bytes.byte()?, bytes.varint32()?);
+                    let is_chosen = usize::from(place) < self.len && places >> place & 1 == 1;
+                    sum += if is_chosen { u64::from(more) } else { 0 };
+                }
+                Some(sum)
+            }
+        }
+    }
+
     /// The numbers; `None` if the block is none.
     #[inline(always)]
     pub(super) fn numbers(&self, target: &mut [u32; BLOCK]) -> Option<()> {

@@ -169,6 +169,7 @@ fn decode_list(bytes: &mut Reader<'_>, entries: u32, each: &mut impl FnMut(u32))
         each(entry);
         return Some(());
     }
+    let all = bytes.rest();
     let mut list = Reader::new(bytes.take(usize::try_from(head >> 1).ok()?)?);
     let mut left = list.varint32()?.checked_add(1)? as usize;
     let mut entry = list.varint32().filter(|&entry| entry < entries)?;
@@ -187,11 +188,17 @@ fn decode_list(bytes: &mut Reader<'_>, entries: u32, each: &mut impl FnMut(u32))
             if bits > 32 {
                 return None;
             }
-            unpack(list.take(packed_len(gaps.len(), bits))?, bits, gaps);
+            let packed = all.get(list.at..)?;
+            list.take(packed_len(gaps.len(), bits))?;
+            unpack(packed, bits, gaps);
+        }
+        // They ascend, so it is enough to check the last one.
+        sum += gaps.iter().map(|&gap| u64::from(gap) + 1).sum::<u64>();
+        if sum >= u64::from(entries) {
+            return None;
         }
         for &gap in gaps.iter() {
-            sum += u64::from(gap) + 1;
-            entry = u32::try_from(sum).ok().filter(|&entry| entry < entries)?;
+            entry += gap + 1;
             each(entry);
         }
         left -= gaps.len();
@@ -516,6 +523,17 @@ impl<'a> Postings<'a> {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Adds the entries of some values to a set.
+    pub(super) fn add_to(&self, ids: Range<u32>, set: &mut BitSet) -> Result<(), IndexError> {
+        match self.form {
+            Form::Lists => self.strings(ids, &mut |_, at, reader| {
+                let each = &mut |entry| set.insert(entry);
+                decode_list(reader, self.entries, each).ok_or_else(|| self.part.bad("list", at))
+            }),
+            _ => self.runs_of(ids, &mut |_, first, last| set.insert_run(first, last)),
         }
     }
 

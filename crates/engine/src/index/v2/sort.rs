@@ -254,7 +254,10 @@ mod tests {
         for keys in all {
             let mut expected: Vec<u32> = (0..999).collect();
             expected.sort_by_key(|&number| keys[number as usize]);
-            assert_eq!(Sorter::default().sort_keys::<6>(keys.len(), |at, word| keys[at][word]), expected);
+            assert_eq!(
+                Sorter::default().sort_keys::<6>(keys.len(), |at, word| keys[at][word]),
+                expected
+            );
             let words = |word: usize| keys.iter().map(move |key| key[word]);
             expected.sort_by_key(|&number| (&keys[number as usize][..2], number));
             assert_eq!(Sorter::default().sort_pairs(words(0), words(1)), expected);
