@@ -29,6 +29,8 @@ pub enum Found<'a> {
 
 /// Entries of a column for a byte of what is looked up, at most, where runs are used.
 const BITS_FROM: u64 = 256;
+/// Values whose entries are kept as runs, at most.
+const RUNS_VALUES: usize = 64;
 
 /// Which rows an entry of a column stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -248,6 +250,15 @@ impl<'a> FlowField<'a> {
         if ids.is_empty() { Ok(0) } else { self.postings.weight(ids) }
     }
 
+    /// Bytes that a look-up of some values reads.
+    fn weight_of(&self, ids: &[Range<u32>]) -> Result<u64, IndexError> {
+        let mut weight = 0;
+        for ids in ids {
+            weight += self.postings.weight(ids.clone())?;
+        }
+        Ok(weight)
+    }
+
     /// The rows of some values.
     fn rows(&self, mut ids: Ids) -> Result<Found<'a>, IndexError> {
         ids.retain(|ids| !ids.is_empty());
@@ -258,10 +269,7 @@ impl<'a> FlowField<'a> {
         if count == self.len() {
             return Ok(Found::All);
         }
-        let mut weight = 0;
-        for ids in &ids {
-            weight += self.postings.weight(ids.clone())?;
-        }
+        let weight = self.weight_of(&ids)?;
         if let (Side::Packet, Form::Bitmaps(_)) = (self.side, self.column.form) {
             return Ok(Found::Some(self.bitmaps(&ids)?, weight));
         }
@@ -273,7 +281,7 @@ impl<'a> FlowField<'a> {
         // Every entry has one value: whatever takes fewer bytes is read.
         let is_inverse = weight > total - weight.min(total) && self.side != Side::Either;
         let wanted = if is_inverse { gaps(&ids, self.len()) } else { ids };
-        let bytes = if is_inverse { total.saturating_sub(weight) } else { weight };
+        let bytes = if is_inverse { self.weight_of(&wanted)? } else { weight };
         let mut picked = self.picked(&wanted, bytes)?;
         if is_inverse {
             picked = picked.inverse(self.postings.entries);
@@ -319,8 +327,10 @@ impl<'a> FlowField<'a> {
     /// The entries of some values, which take so many bytes.
     fn picked(&self, ids: &[Range<u32>], bytes: u64) -> Result<Picked, IndexError> {
         let entries = self.postings.entries;
-        // Of many entries, a bit for each is faster than runs.
-        if bytes > u64::from(entries) / BITS_FROM {
+        // Of many entries, a bit for each is faster than runs. The bytes of many values are no more
+        // than an estimate.
+        let count: usize = ids.iter().map(Range::len).sum();
+        if bytes > u64::from(entries) / BITS_FROM || count > RUNS_VALUES {
             let mut bits = BitSet::new(entries);
             for ids in ids {
                 self.postings.add_to(ids.clone(), &mut bits)?;
