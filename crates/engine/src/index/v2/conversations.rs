@@ -8,8 +8,8 @@ use crate::error::IndexError;
 
 /// Some conversations of a segment, or one of the two flows of some, and so all their rows.
 ///
-/// Terms about flows are combined here, where a conversation of a thousand packets is one entry, and
-/// only what is left is turned into rows.
+/// Terms about flows are combined here, where a conversation of a thousand packets is one entry.
+/// Only what is left is turned into rows.
 #[derive(Debug, Clone)]
 pub struct Conversations<'a> {
     index: &'a Index,
@@ -249,8 +249,9 @@ impl Index {
         Ok(rows)
     }
 
-    /// The rows of conversations, as runs, if they are so few that most conversations need not be looked at.
-    fn few_rows(&self, runs: &[(u32, u32)]) -> Option<Result<Vec<(u32, u32)>, IndexError>> {
+    /// The rows of conversations, as runs, if they are so few that most conversations need not be
+    /// looked at.
+    fn few_rows(&self, runs: &[(u32, u32)]) -> Option<Result<Runs, IndexError>> {
         let (_, flows) = self.flow_parts().ok()?;
         if self.starts_cell().get().is_some() || runs.len() > flows.blocks_len() / 4 {
             return None;
