@@ -8,7 +8,7 @@ use super::recording::Folder;
 use crate::IndexError;
 use crate::archive::{Archive, CodecChoice, Ingest, Input};
 use crate::capture::{CaptureWriter, FileFormat, Interface};
-use crate::index::{FlowField, Found, Index};
+use crate::index::{Conversations, FlowField, Found, Index};
 use crate::traffic::{Profile, Traffic};
 
 /// The index file of the segment that some traffic makes: a recording, so that it has packet sums.
@@ -78,7 +78,13 @@ pub fn ask_field(
         each(index.flow_field(name).and_then(|field| field.map_or(Ok(vec![]), question)));
     };
     let found = |found: Result<Found<'_>, IndexError>| {
-        let rows = rows_of(found?, all);
+        let found = found?;
+        let count = match &found {
+            Found::Conversations(some, _) => Some(some.rows_len()),
+            _ => None,
+        };
+        let mut rows = rows_of(found, all);
+        rows.extend(count);
         index.check_flows().map(|()| rows)
     };
     for (at, &value) in values.iter().enumerate() {
@@ -180,6 +186,22 @@ pub(super) fn look_up(index: &Index, values: &[u128; 4]) -> Result<(), IndexErro
     result
 }
 
+/// Compares what can be done with a set of conversations with what it means for rows.
+fn check_algebra(some: &Conversations<'_>, all: u32) {
+    let rows = |set: Conversations<'_>| set.into_rows().ids().collect::<Vec<u32>>();
+    let (inside, outside) = (rows(some.clone()), rows(some.clone().complement()));
+    let expected = (0..all).filter(|row| inside.binary_search(row).is_err());
+    assert_eq!(outside, expected.collect::<Vec<_>>());
+    assert_eq!(some.rows_len(), inside.len() as u64);
+    assert_eq!(some.clone().complement().rows_len(), outside.len() as u64);
+    // Flows without packets have no rows, but are in the set or not.
+    assert!(inside.is_empty() || !some.is_empty());
+    assert!(outside.is_empty() || !some.is_all());
+    assert_eq!(rows(some.clone().and(some.clone())), inside);
+    assert!(some.clone().and(some.clone().complement()).is_empty());
+    assert!(some.clone().or(some.clone().complement()).is_all());
+}
+
 /// Compares look-ups of a sound index with what a scan of its fields finds.
 pub fn check_lookups(index: &Index, values: &[u128]) -> Result<(), IndexError> {
     let all = index.rows();
@@ -196,7 +218,12 @@ pub fn check_lookups(index: &Index, values: &[u128]) -> Result<(), IndexError> {
         assert_eq!(counts.iter().map(|count| count.1).sum::<u64>(), all.into(), "{name}");
         let own = column.iter().step_by(column.len() / 3 + 1).copied();
         for value in values.iter().map(|value| value & field.value_max()).chain(own) {
-            let found = |found| rows_of(found, all);
+            let found = |found| {
+                if let Found::Conversations(some, _) = &found {
+                    check_algebra(some, all);
+                }
+                rows_of(found, all)
+            };
             assert_eq!(found(field.equals(value)?), scan(&|v| v == value), "{name} {value}");
             assert_eq!(found(field.range(value..=u128::MAX)?), scan(&|v| v >= value), "{name}");
             assert_eq!(found(field.range(0..=value)?), scan(&|v| v <= value), "{name} {value}");

@@ -609,6 +609,11 @@ mod tests {
             let mut again = [0; BLOCK];
             block.numbers(&mut again).unwrap();
             assert_eq!(again[..numbers.len()], numbers);
+            for places in [0, 1, 0x0F0F_3355 << 70 | 0x8421_FACE, u128::MAX] {
+                let chosen = (0..).zip(&numbers).filter(|(place, _)| places >> place & 1 == 1);
+                let sum: u64 = chosen.map(|(_, &number)| u64::from(number)).sum();
+                assert_eq!(block.sum(places), Some(sum), "{numbers:?}");
+            }
             let (least, most) = (*numbers.iter().min().unwrap(), *numbers.iter().max().unwrap());
             let some = [numbers[0], numbers[numbers.len() / 2], least, most, 0, 7, u32::MAX - 1];
             for number in some {
