@@ -186,6 +186,13 @@ fn ask(program: &Path, archive: &Path, words: &[&str], filter: &str) -> anyhow::
     Ok(output.stdout)
 }
 
+/// The headings of a table of searches.
+fn headings(what: &'static str) -> [&'static str; 9] {
+    let times = ["before, ms", "from", "to", "now, ms", "from", "to"];
+    let [a, b, c, d, e, f] = times;
+    [what, "packets", a, b, c, d, e, f, "speed to before"]
+}
+
 /// How long it takes to count what matches, without starting a process. In each round, each build
 /// asks several times, and the median counts.
 fn in_process(
@@ -195,17 +202,7 @@ fn in_process(
     questions: &[Question],
     rounds: usize,
 ) -> anyhow::Result<Sheet> {
-    let headings = [
-        "question",
-        "packets",
-        "before, ms",
-        "from",
-        "to",
-        "now, ms",
-        "from",
-        "to",
-        "speed to before",
-    ];
+    let headings = headings("question");
     let title = format!("Counting in {}, inside a process", capture.name);
     let mut sheet = Sheet::new(&format!("in-process-{}", capture.name), &title, &headings);
     for question in questions {
@@ -241,17 +238,7 @@ fn searching(
     questions: &[Question],
     rounds: usize,
 ) -> anyhow::Result<Sheet> {
-    let headings = [
-        "command, question",
-        "packets",
-        "before, ms",
-        "from",
-        "to",
-        "now, ms",
-        "from",
-        "to",
-        "speed to before",
-    ];
+    let headings = headings("command, question");
     let title = format!("Searching {}, as a process", capture.name);
     let mut sheet = Sheet::new(&format!("searching-{}", capture.name), &title, &headings);
     for question in questions {

@@ -230,6 +230,39 @@ fn blocks_of_flows_that_overlap_are_found() {
     }
 }
 
+/// The packets of first flows end too early: whoever needs them is told, nobody gets fewer rows.
+#[test]
+fn packets_of_first_flows_that_are_cut_off_are_told() {
+    let mut parts = Parts::decode(&segment_of(&varied(100, 3), CodecChoice::Auto)).unwrap();
+    let bytes = parts.encode();
+    let (sound, cut) = (Index::from_bytes(bytes).unwrap(), {
+        parts.section_mut(SectionKind::Flows).unwrap().pop().unwrap();
+        parts.encode()
+    });
+    let mut told = 0;
+    for name in field_names(&sound) {
+        for counted in [false, true] {
+            // Which error is told depends on nothing that was asked before.
+            let index = Index::from_bytes(cut.clone()).unwrap();
+            let ask = |index: &Index| {
+                let field = index.flow_field(&name).unwrap().unwrap();
+                let Ok(Found::Conversations(some, _)) = field.matching(&mut |v| v % 2 == 1) else {
+                    return None;
+                };
+                let found = if counted { some.rows_len() } else { some.into_rows().count() };
+                Some(index.check_flows().map(|()| found))
+            };
+            match (ask(&sound), ask(&index)) {
+                (Some(Ok(expected)), Some(Ok(found))) => assert_eq!(found, expected, "{name}"),
+                (Some(Ok(_)), Some(Err(_))) => told += 1,
+                (None, None) => {}
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+    assert!(told > 0);
+}
+
 /// More rows than a row map of that size can have.
 #[test]
 fn the_size_of_the_file_bounds_the_rows() {

@@ -61,8 +61,10 @@ pub struct Index {
     flow: Option<FlowParts>,
     /// Where the checksums of the whole file are, if it has such.
     sums: Option<Sums>,
-    /// The row that each conversation starts at, once they were read.
-    starts: OnceLock<Result<Vec<u32>, IndexError>>,
+    /// The row that each conversation starts at, once they were read; none if that failed.
+    starts: OnceLock<Vec<u32>>,
+    /// Set if rows of flows were looked up, and the file is damaged there.
+    flows_damaged: OnceLock<()>,
     last_marks: LastBlock,
 }
 
@@ -209,6 +211,7 @@ impl Index {
             flow: None,
             sums,
             starts: OnceLock::new(),
+            flows_damaged: OnceLock::new(),
             last_marks: LastBlock::default(),
         };
         if version == TABLE_VERSION {
@@ -344,8 +347,12 @@ impl Index {
         &self.last_marks
     }
 
-    pub(super) fn starts_cell(&self) -> &OnceLock<Result<Vec<u32>, IndexError>> {
+    pub(super) fn starts_cell(&self) -> &OnceLock<Vec<u32>> {
         &self.starts
+    }
+
+    pub(super) fn flows_damaged(&self) -> &OnceLock<()> {
+        &self.flows_damaged
     }
 
     /// What an index of conversations has.

@@ -96,6 +96,7 @@ impl Query {
                 weight,
             });
         }
+        index.check_flows().map_err(damaged)?;
         Ok(plans)
     }
 }

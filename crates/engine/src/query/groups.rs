@@ -297,6 +297,7 @@ fn count_part(
                     found.remove(&0);
                 }
             }
+            segment.index().check_flows().map_err(damaged)?;
             count_values(segment, part.field, Some(&had), &mut found)?;
         }
     }

@@ -191,7 +191,7 @@ impl<'a> Conversations<'a> {
             }
         });
         count.unwrap_or_else(|_| {
-            self.index.conversation_starts();
+            self.index.flows_damaged().get_or_init(|| ());
             0
         })
     }
@@ -200,25 +200,14 @@ impl<'a> Conversations<'a> {
     /// [`Index::check_flows`] remembers it.
     pub fn into_rows(self) -> RunSet {
         let runs = self.first.into_runs();
-        if let Some(second) = self.second {
-            let rows = self.index.rows_of_flows(runs, second.into_runs());
-            return RunSet::new(rows.unwrap_or_else(|_| {
-                self.index.conversation_starts();
-                Vec::new()
-            }));
-        }
-        if let Some(Ok(rows)) = self.index.few_rows(&runs) {
-            return RunSet::new(rows);
-        }
-        let starts = self.index.conversation_starts();
-        let mut rows = Vec::with_capacity(runs.len());
-        for (first, last) in runs {
-            let (start, end) = (starts.get(first as usize), starts.get(last as usize + 1));
-            if let (Some(&start), Some(&end)) = (start, end) {
-                push_run(&mut rows, start, end);
-            }
-        }
-        RunSet::new(rows)
+        let rows = match self.second {
+            Some(second) => self.index.rows_of_flows(runs, second.into_runs()),
+            None => self.index.rows_of_conversations(&runs),
+        };
+        RunSet::new(rows.unwrap_or_else(|_| {
+            self.index.flows_damaged().get_or_init(|| ());
+            Vec::new()
+        }))
     }
 }
 
@@ -249,44 +238,43 @@ impl Index {
         Ok(rows)
     }
 
-    /// The rows of conversations, as runs, if they are so few that most conversations need not be
-    /// looked at.
-    fn few_rows(&self, runs: &[(u32, u32)]) -> Option<Result<Runs, IndexError>> {
-        let (_, flows) = self.flow_parts().ok()?;
-        if self.starts_cell().get().is_some() || runs.len() > flows.blocks_len() / 4 {
-            return None;
-        }
-        let mut cursor = flows.cursor();
+    /// The rows of some conversations. If these are so few that most need not be looked at, only
+    /// theirs are read; otherwise all, once.
+    fn rows_of_conversations(&self, runs: &[(u32, u32)]) -> Result<Runs, IndexError> {
+        let (_, flows) = self.flow_parts()?;
         let mut rows = Vec::with_capacity(runs.len());
+        if self.starts_cell().get().is_none() && runs.len() <= flows.blocks() as usize / 4 {
+            let mut cursor = flows.cursor();
+            for &(first, last) in runs {
+                let (start, end) = (cursor.start(first)?, cursor.start(last + 1)?);
+                push_run(&mut rows, start, end);
+            }
+            return Ok(rows);
+        }
+        let starts = match self.starts_cell().get() {
+            Some(starts) => starts,
+            None => {
+                let starts = flows.conversation_starts()?;
+                self.starts_cell().get_or_init(|| starts)
+            }
+        };
         for &(first, last) in runs {
-            let start = cursor.start(first);
-            match start.and_then(|start| Ok((start, cursor.start(last + 1)?))) {
-                Ok((start, end)) => push_run(&mut rows, start, end),
-                Err(error) => return Some(Err(error)),
+            let (start, end) = (starts.get(first as usize), starts.get(last as usize + 1));
+            if let (Some(&start), Some(&end)) = (start, end) {
+                push_run(&mut rows, start, end);
             }
         }
-        Some(Ok(rows))
+        Ok(rows)
     }
 
-    /// The row that each conversation starts at, and the number of rows; empty if the file is
-    /// damaged there. Read once.
-    fn conversation_starts(&self) -> &[u32] {
-        let starts = self.starts_cell().get_or_init(|| {
-            let (_, flows) = self.flow_parts()?;
-            flows.conversation_starts()
-        });
-        starts.as_deref().unwrap_or_default()
-    }
-
-    /// An error if rows of conversations were looked up, and the file is damaged there.
+    /// An error if rows of flows were looked up, and the file is damaged there.
     pub fn check_flows(&self) -> Result<(), IndexError> {
-        match self.starts_cell().get() {
-            Some(Err(_)) => {
-                // It is the same error again.
-                let (_, flows) = self.flow_parts()?;
-                flows.starts().map(drop)
-            }
-            _ => Ok(()),
+        if self.flows_damaged().get().is_none() {
+            return Ok(());
         }
+        // It is the same error again.
+        let (_, flows) = self.flow_parts()?;
+        flows.starts()?;
+        Err(flows.part.bad("packets of flows", 0))
     }
 }

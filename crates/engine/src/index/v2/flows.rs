@@ -84,7 +84,7 @@ impl<'a> Flows<'a> {
         2 * self.conversations
     }
 
-    fn blocks(&self) -> u32 {
+    pub(super) fn blocks(&self) -> u32 {
         self.conversations.div_ceil(BLOCK_32)
     }
 
@@ -180,7 +180,7 @@ impl<'a> Flows<'a> {
         let (mut block, mut places) = (0, 0_u128);
         for &(first, last) in runs {
             let (first_block, last_block) = (first / BLOCK_32, last / BLOCK_32);
-            if first_block != block && places != 0 {
+            if first_block != block {
                 sum += self.packets_of(block, std::mem::take(&mut places))?;
             }
             block = first_block;
@@ -196,10 +196,7 @@ impl<'a> Flows<'a> {
             sum += rows(last_block)?.saturating_sub(rows(first_block + 1)?);
             (block, places) = (last_block, to);
         }
-        if places != 0 {
-            sum += self.packets_of(block, places)?;
-        }
-        Ok(sum)
+        Ok(sum + self.packets_of(block, places)?)
     }
 
     /// The packets of conversations, a bit for each.
@@ -247,11 +244,6 @@ impl<'a> Flows<'a> {
         }
         starts.push(self.rows);
         Ok(starts)
-    }
-
-    /// How many blocks there are: what it costs to read all of them.
-    pub(super) fn blocks_len(&self) -> usize {
-        self.blocks() as usize
     }
 
     /// The row that each flow starts at, and the number of rows.
