@@ -31,6 +31,6 @@ pub use runs::{RUNS_SAMPLED, RunBuilder, check_runs};
 pub use schema::{ColumnSpec, Field, Schema, Width};
 pub use shares::Share;
 pub use sums::{Piece, PieceSums, Pieces};
-pub use v2::{Conversations, FlowColumn, FlowField, FlowSchema, Form, Found, Space};
+pub use v2::{Conversations, FlowColumn, FlowField, FlowSchema, Form, Found, Space, Within};
 pub(crate) use v2::{FlowIndexWriter, FlowValues, NewColumn, RowValues, Sorted, Sorter};
 pub use writer::IndexWriter;

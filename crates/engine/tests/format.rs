@@ -4,7 +4,7 @@
 //! the packets say.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -241,6 +241,22 @@ fn many_packets_are_found_as_well() {
     Place::traffic(&Profile { scan_share: 0.6, ..profile }).check(CodecChoice::Auto, 1 << 20);
 }
 
+/// Ports that are most of those that there can be, and one that many packets have.
+#[test]
+fn most_ports_are_found_as_well() {
+    let ports =
+        (0..9_000_u16).map(|port| (port * 7, if port % 11 == 3 { 53 } else { port % 1_000 }));
+    let frames = ports.map(|(a, b)| {
+        let [a, b] = [a, b].map(u16::to_be_bytes);
+        (0, 1, 60, frame(&[8, 0], 0, 17, &[a[0], a[1], b[0], b[1], 0, 8, 0, 0]))
+    });
+    let place = Place::new(frames);
+    place.check(CodecChoice::Auto, 1 << 20);
+    let port = FIELDS.iter().position(|spec| spec.name == "port.src").unwrap();
+    let ports: BTreeSet<u128> = packets(&place.capture).iter().map(|p| p.values[port]).collect();
+    assert!(ports.len() > 8_192, "{}", ports.len());
+}
+
 /// Conversations of which each has frames of one length: runs, and bytes beyond 32 bits.
 #[test]
 fn runs_of_lengths_are_found_as_well() {
@@ -349,7 +365,8 @@ fn the_example_of_the_page_is_a_file() {
         let digits = parts.next().unwrap().split(' ');
         bytes.extend(digits.map(|digits| u8::from_str_radix(digits, 16).unwrap()));
     }
-    assert!(bytes[..note_start(&bytes)] == example_before_note(), "other bytes are written");
+    let written = example_before_note();
+    assert!(bytes[..note_start(&bytes)] == written, "other bytes are written: {written:02X?}");
     let index = Index::from_bytes(bytes.clone()).unwrap();
     assert!(index.verify(&mut |_| {}).is_sound());
     let folder = tempfile::tempdir().unwrap();

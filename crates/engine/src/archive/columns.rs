@@ -6,7 +6,7 @@ use super::note::Note;
 use super::segment::Segment;
 use crate::error::IndexError;
 use crate::fields::{Field, FieldSet};
-use crate::index::{FieldIndex, FlowField, Found, Index};
+use crate::index::{FieldIndex, FlowField, Found, Index, Within};
 use crate::packet::LinkType;
 
 /// What a segment knows about a field.
@@ -35,7 +35,6 @@ pub struct Columns<'a> {
 /// The column of a field: in tables and segments of version 1 it is cut into digits, since then it
 /// is a dictionary of values.
 #[derive(Debug, Clone, Copy)]
-#[expect(clippy::large_enum_variant, reason = "it is a handle, passed on at once and not kept")]
 pub enum FieldColumn<'a> {
     /// Cut into digits.
     Digits(FieldIndex<'a>),
@@ -52,21 +51,31 @@ impl<'a> FieldColumn<'a> {
         }
     }
 
-    /// The rows in which the bits of the value that `mask` selects are these.
-    pub fn masked(&self, value: u128, mask: u128) -> Result<Found<'a>, IndexError> {
+    /// The rows in which the bits of the value that `mask` selects are these. Here and in the other
+    /// look-ups, what is found only has to be right [`within`](Within) some conversations.
+    pub fn masked(
+        &self,
+        value: u128,
+        mask: u128,
+        within: Option<&Within>,
+    ) -> Result<Found<'a>, IndexError> {
         match self {
             Self::Digits(field) => field.masked(value, mask),
-            Self::Values(field) => field.masked(value, mask),
+            Self::Values(field) => field.masked(value, mask, within),
         }
     }
 
     /// The rows with a value in a range.
-    pub fn range(&self, values: RangeInclusive<u128>) -> Result<Found<'a>, IndexError> {
+    pub fn range(
+        &self,
+        values: RangeInclusive<u128>,
+        within: Option<&Within>,
+    ) -> Result<Found<'a>, IndexError> {
         match self {
             Self::Digits(field) => {
                 field.range(values).map(|rows| Found::Some(rows, field.rows().into()))
             }
-            Self::Values(field) => field.range(values),
+            Self::Values(field) => field.range(values, within),
         }
     }
 
@@ -76,12 +85,14 @@ impl<'a> FieldColumn<'a> {
         &self,
         behind: u32,
         holds: &mut dyn FnMut(u16) -> bool,
+        within: Option<&Within>,
     ) -> Result<Found<'a>, IndexError> {
         match self {
             Self::Digits(field) => field.first_digit_where(holds),
-            Self::Values(field) => {
-                field.matching(&mut |value| u16::try_from(value >> behind).is_ok_and(&mut *holds))
-            }
+            Self::Values(field) => field.matching(
+                &mut |value| u16::try_from(value >> behind).is_ok_and(&mut *holds),
+                within,
+            ),
         }
     }
 

@@ -33,7 +33,7 @@ use section::Part;
 use volumes::Volumes;
 
 pub(super) use container::{Sums, decode as decode_container};
-pub use conversations::Conversations;
+pub use conversations::{Conversations, Within};
 use field::End;
 pub use field::{FlowField, Found};
 pub(crate) use field::{FlowValues, RowValues};

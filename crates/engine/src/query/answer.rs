@@ -241,7 +241,7 @@ impl<'a> Asking<'a> {
             LinkType::ETHERNET => Dialect::Ethernet,
             _ => Dialect::Network,
         };
-        let planner = Planner { columns: self.segment.columns(), dialect };
+        let planner = Planner::new(self.segment.columns(), dialect);
         let all = || match link.is_only {
             true => Ok(Set::All),
             false => planner.interfaces(link.interfaces),
@@ -466,13 +466,13 @@ fn plan<'a>(
     if matches!(upper, Set::None) {
         return Ok(None);
     }
-    let rows = planner.columns.rows();
-    match if decoded { planner.unknown(expr)? } else { Set::All } {
+    let (rows, inside) = (planner.columns.rows(), planner.within(&upper));
+    match if decoded { inside.unknown(expr)? } else { Set::All } {
         Set::None => Ok(Some((upper, None))),
         Set::All => Ok(Some((Set::None, Some(upper)))),
         unknown => {
             let sure = upper.and(unknown.not(rows));
-            Ok(Some((sure, Some(possible()?.and(planner.unknown(expr)?)))))
+            Ok(Some((sure, Some(possible()?.and(inside.unknown(expr)?)))))
         }
     }
 }

@@ -72,7 +72,7 @@ impl Query {
         let damaged = |error| ArchiveError::index(segment.path())(error);
         let ethernet = Self::links(segment).keys().any(|(link, _)| *link == LinkType::ETHERNET);
         let dialect = if ethernet { Dialect::Ethernet } else { Dialect::Network };
-        let planner = Planner { columns: segment.columns(), dialect };
+        let planner = Planner::new(segment.columns(), dialect);
         let mut plans = Vec::new();
         for alike in lists::rows_alike(expr.terms()) {
             let Some(term) = alike.first() else { continue };

@@ -274,7 +274,7 @@ fn count_part(
 ) -> Result<(), ArchiveError> {
     let damaged = |error| ArchiveError::index(segment.path())(error);
     let columns = segment.columns();
-    let planner = Planner { columns, dialect: Dialect::Network };
+    let planner = Planner::new(columns, Dialect::Network);
     let odd = planner.equals(Field::Odd, 1).map_err(damaged)?;
     let mut found = HashMap::new();
     match (presence_rows(&planner, part.presence).map_err(damaged)?, odd) {

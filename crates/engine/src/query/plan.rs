@@ -15,6 +15,7 @@ mod headers;
 mod lookup;
 
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 
 use tapdex_bitmap::{Chunks, Cursor, union};
 
@@ -23,7 +24,7 @@ use super::lists;
 use crate::archive::Columns;
 use crate::error::IndexError;
 use crate::fields::Field;
-use crate::index::{Conversations, Found, Rows};
+use crate::index::{Conversations, Found, Rows, Within};
 use crate::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPES_VLAN, Encap};
 pub(crate) use lookup::Sought;
 
@@ -233,15 +234,30 @@ enum Reading<'t> {
 }
 
 /// Answers terms from the columns of a segment.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Planner<'a> {
     pub(crate) columns: Columns<'a>,
-    pub(crate) dialect: Dialect,
+    dialect: Dialect,
+    /// Answers need not be right for other conversations.
+    within: Option<Rc<Within>>,
 }
 
 type Planned<'a> = Result<Set<'a>, IndexError>;
 
 impl<'a> Planner<'a> {
+    pub(crate) fn new(columns: Columns<'a>, dialect: Dialect) -> Self {
+        Self { columns, dialect, within: None }
+    }
+
+    /// A planner whose answers need not be right outside of a set, if that saves time.
+    pub(crate) fn within(&self, set: &Set<'_>) -> Self {
+        let within = match set {
+            Set::Conversations(found, _) => found.within().map(Rc::new),
+            _ => None,
+        };
+        Self { within: within.or_else(|| self.within.clone()), ..self.clone() }
+    }
+
     /// The rows that can match an expression (`upper`), or those that match if no unknown row does.
     pub(crate) fn bound(&self, expr: &Expr, upper: bool) -> Planned<'a> {
         match expr {
@@ -252,12 +268,16 @@ impl<'a> Planner<'a> {
                     .map(|part| Ok((self.estimate(part, ESTIMATE_DEPTH)?, part)))
                     .collect::<Result<_, IndexError>>()?;
                 parts.sort_by_key(|&(estimate, _)| estimate);
-                // As soon as no conversation is left, the other operands need not be looked up.
-                let mut common = Set::All;
+                // As soon as no conversation is left, the other operands need not be looked up; and
+                // if few are left, only for these.
+                let (mut common, mut planner) = (Set::All, self.clone());
                 for (_, part) in parts {
-                    match self.bound(part, upper)? {
+                    match planner.bound(part, upper)? {
                         set @ Set::Rows(..) => sets.push(set),
-                        set => common = common.and(set),
+                        set => {
+                            common = common.and(set);
+                            planner = self.within(&common);
+                        }
                     }
                     if matches!(common, Set::None) {
                         return Ok(Set::None);

@@ -103,7 +103,7 @@ fn tagged(segment: &Segment) -> Result<u64, IndexError> {
     if columns.get(Field::Encap) != Column::Known {
         return Ok(0);
     }
-    let planner = Planner { columns, dialect: Dialect::Network };
+    let planner = Planner::new(columns, Dialect::Network);
     let tagged = planner.encap(&Encap::TAGGED)?;
     Ok(tagged.count(columns.rows()))
 }
@@ -121,7 +121,7 @@ impl Query {
         }
         let damaged = |error| ArchiveError::index(segment.path())(error);
         let columns = segment.columns();
-        let planner = Planner { columns, dialect: Dialect::Network };
+        let planner = Planner::new(columns, Dialect::Network);
         let inner = fields::inner_rows(&planner).map_err(damaged)?;
         let note = segment.note();
         if self.time_of(note.time_min, note.time_max) == Time::Inside {
@@ -187,7 +187,7 @@ impl Query {
             if !is_kept {
                 return Ok(None);
             }
-            let planner = Planner { columns: segment.columns(), dialect: Dialect::Ethernet };
+            let planner = Planner::new(segment.columns(), Dialect::Ethernet);
             let interfaces = (links.len() > 1).then_some(interfaces.as_slice());
             let counted = count(&planner, interfaces, [expr, &one]);
             let counted = counted.map_err(ArchiveError::index(segment.path()))?;
@@ -229,13 +229,14 @@ fn count(
     // The filter looks for two more tags behind the first one, where these rows have none or one;
     // columns do not cover what is behind more.
     let tagged = [Encap::Tag, Encap::TwoTags];
+    let inside = planner.within(&rows(&tagged)?);
     let unknown = || -> Result<Set<'_>, IndexError> {
-        let either = Set::any_of(vec![planner.unknown(expr)?, planner.unknown(one)?]);
+        let either = Set::any_of(vec![inside.unknown(expr)?, inside.unknown(one)?]);
         let many = rows(&[Encap::ManyTags, Encap::TagsMpls])?;
         Ok(Set::any_of(vec![many, rows(&tagged)?.and(either)]))
     };
-    let seen = planner.bound(expr, true)?;
-    let behind = vec![rows(&tagged)?, planner.bound(one, true)?];
+    let seen = inside.bound(expr, true)?;
+    let behind = vec![rows(&tagged)?, inside.bound(one, true)?];
     let found = Set::all_of(behind).and(seen.not(len)).and(unknown()?.not(len));
     Ok((found.count(len), unknown()?.count(len)))
 }

@@ -8,7 +8,7 @@ use super::recording::Folder;
 use crate::IndexError;
 use crate::archive::{Archive, CodecChoice, Ingest, Input};
 use crate::capture::{CaptureWriter, FileFormat, Interface};
-use crate::index::{Conversations, FlowField, Found, Index};
+use crate::index::{Conversations, FlowField, Found, Index, Within};
 use crate::traffic::{Profile, Traffic};
 
 /// The index file of the segment that some traffic makes: a recording, so that it has packet sums.
@@ -90,20 +90,27 @@ pub fn ask_field(
     for (at, &value) in values.iter().enumerate() {
         let other = values[(at + 1) % values.len()];
         let fit = |field: FlowField<'_>| value & field.value_max();
-        ask(&|field| found(field.equals(fit(field))));
-        ask(&|field| found(either(field).equals(fit(field))));
-        ask(&|field| found(field.range(value.min(other)..=value.max(other))));
-        ask(&|field| found(either(field).range(fit(field)..=field.value_max())));
-        ask(&|field| found(field.range(0..=fit(field))));
+        ask(&|field| found(field.equals(fit(field), None)));
+        ask(&|field| found(either(field).equals(fit(field), None)));
+        ask(&|field| found(field.range(value.min(other)..=value.max(other), None)));
+        ask(&|field| found(either(field).range(fit(field)..=field.value_max(), None)));
+        ask(&|field| found(field.range(0..=fit(field), None)));
         let prefix = |field: FlowField<'_>| {
             let bits = 8 * u32::try_from(field.column().width).unwrap();
             field.value_max() & !(field.value_max() >> (other % u128::from(bits)))
         };
-        ask(&|field| found(field.masked(value, prefix(field))));
-        ask(&|field| found(field.masked(value, other)));
+        ask(&|field| found(field.masked(value, prefix(field), None)));
+        ask(&|field| found(field.masked(value, other, None)));
         ask(&|field| Ok(vec![u64::from(field.weight(value, prefix(field))? > 0)]));
-        ask(&|field| found(field.matching(&mut |v| v & 3 == value & 3)));
-        ask(&|field| found(either(field).matching(&mut |v| v & 1 == other & 1)));
+        ask(&|field| found(field.matching(&mut |v| v & 3 == value & 3, None)));
+        ask(&|field| found(either(field).matching(&mut |v| v & 1 == other & 1, None)));
+        ask(&|field| {
+            let Found::Conversations(some, _) = field.equals(fit(field), None)? else {
+                return Ok(vec![]);
+            };
+            let within = some.within();
+            found(either(field).matching(&mut |v| v & 1 == other & 1, within.as_ref()))
+        });
     }
     let counted = |counts: Vec<(u128, u64)>| -> Answer {
         let low = u128::from(u64::MAX);
@@ -202,9 +209,30 @@ fn check_algebra(some: &Conversations<'_>, all: u32) {
     assert!(some.clone().or(some.clone().complement()).is_all());
 }
 
-/// Compares look-ups of a sound index with what a scan of its fields finds.
-pub fn check_lookups(index: &Index, values: &[u128]) -> Result<(), IndexError> {
+/// Some sets of conversations that are few, with their rows.
+fn few_conversations(index: &Index) -> Result<Vec<(Within, Answer)>, IndexError> {
+    let mut sets = Vec::new();
+    for name in field_names(index) {
+        let Some(field) = index.flow_field(&name)? else { continue };
+        let counts = field.count(None)?;
+        for (value, _) in counts.iter().step_by(counts.len() / 2 + 1) {
+            for found in [field.equals(*value, None)?, either(field).equals(*value, None)?] {
+                let Found::Conversations(some, _) = found else { continue };
+                if let Some(within) = some.within() {
+                    sets.push((within, some.into_rows().ids().map(u64::from).collect()));
+                }
+            }
+        }
+    }
+    Ok(sets)
+}
+
+/// Compares look-ups of a sound index with what a scan of its fields finds. Returns how many were
+/// made within a few conversations only.
+pub fn check_lookups(index: &Index, values: &[u128]) -> Result<usize, IndexError> {
     let all = index.rows();
+    let few = few_conversations(index)?;
+    let mut within_few = 0;
     for name in field_names(index) {
         let Some(field) = index.flow_field(&name)? else { continue };
         let mut column = vec![0; all as usize];
@@ -224,17 +252,42 @@ pub fn check_lookups(index: &Index, values: &[u128]) -> Result<(), IndexError> {
                 }
                 rows_of(found, all)
             };
-            assert_eq!(found(field.equals(value)?), scan(&|v| v == value), "{name} {value}");
-            assert_eq!(found(field.range(value..=u128::MAX)?), scan(&|v| v >= value), "{name}");
-            assert_eq!(found(field.range(0..=value)?), scan(&|v| v <= value), "{name} {value}");
+            assert_eq!(found(field.equals(value, None)?), scan(&|v| v == value), "{name} {value}");
+            assert_eq!(
+                found(field.range(value..=u128::MAX, None)?),
+                scan(&|v| v >= value),
+                "{name}"
+            );
+            assert_eq!(
+                found(field.range(0..=value, None)?),
+                scan(&|v| v <= value),
+                "{name} {value}"
+            );
             let mask = field.value_max() & !(field.value_max() >> 9);
             let masked = scan(&|v| v & mask == value & mask);
-            assert_eq!(found(field.masked(value, mask)?), masked, "{name} {value}");
-            let odd = found(field.matching(&mut |v| v & 5 == value & 5)?);
+            assert_eq!(found(field.masked(value, mask, None)?), masked, "{name} {value}");
+            let odd = found(field.matching(&mut |v| v & 5 == value & 5, None)?);
             assert_eq!(odd, scan(&|v| v & 5 == value & 5), "{name} {value}");
             let count = counts.iter().find(|count| count.0 == value).map_or(0, |count| count.1);
             assert_eq!(count, scan(&|v| v == value).len() as u64, "{name} {value}");
+            for (within, inside) in &few {
+                let check = |found: Found<'_>, holds: &dyn Fn(u128) -> bool| {
+                    let mut found = rows_of(found, all);
+                    found.retain(|row| inside.binary_search(row).is_ok());
+                    let value_of = |row: &&u64| column[usize::try_from(**row).unwrap()];
+                    let right = inside.iter().filter(|row| holds(value_of(row))).copied();
+                    assert_eq!(found, right.collect::<Answer>(), "{name} {value}");
+                };
+                let within = Some(within);
+                check(field.equals(value, within)?, &|v| v == value);
+                check(field.range(value..=u128::MAX, within)?, &|v| v >= value);
+                check(field.masked(value, mask, within)?, &|v| v & mask == value & mask);
+                check(field.matching(&mut |v| v & 5 == value & 5, within)?, &|v| {
+                    v & 5 == value & 5
+                });
+                within_few += 4;
+            }
         }
     }
-    Ok(())
+    Ok(within_few)
 }

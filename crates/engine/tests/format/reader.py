@@ -344,6 +344,11 @@ CODECS = {1: wah, 7: masc, 9: roaring}
 
 
 def dictionary(data, count, width):
+    if width <= 2 and 8 * count >= 256**width:
+        check(len(data) == 256**width // 8, "dictionary: bits")
+        values = [value for value in range(256**width) if bit_at(data, value)]
+        check(len(values) == count, "dictionary: number of values")
+        return values
     read = Bytes(data)
     blocks = blocks_of(count, 64)
     heads = [int.from_bytes(read.take(width), "little") for _ in range(blocks)]
@@ -360,27 +365,58 @@ def dictionary(data, count, width):
     return values
 
 
-def one_list(read):
-    head = read.varint()
-    if head % 2 == 0:
-        return [head // 2]
-    read = Bytes(read.take(head // 2))
-    left = read.varint() + 1
-    entries = [read.varint()]
+def groups(read, left):
+    """Differences in groups of 64."""
     while left > 0:
         group = min(64, left)
         if group < 8:
-            gaps = [read.varint() for _ in range(group)]
+            yield from [read.varint() for _ in range(group)]
         else:
             bits = read.u8()
             check(bits <= 32, "list: bits")
             packed = read.take(blocks_of(group * bits, 8))
-            gaps = [number_at(packed, i * bits, bits) for i in range(group)]
-        for gap in gaps:
-            entries.append(entries[-1] + gap + 1)
+            yield from [number_at(packed, i * bits, bits) for i in range(group)]
         left -= group
-    read.end("a list")
+
+
+def one_list(read):
+    """The entries of a value; None if it has bits."""
+    head = read.varint()
+    if head % 2 == 0:
+        return [head // 2]
+    kind = head // 2
+    if kind == 0:
+        return None
+    if kind < 8:
+        entries = [read.varint()]
+        gaps = [read.varint() for _ in range(kind)]
+    else:
+        read = Bytes(read.take(kind - 8))
+        left = read.varint() + 8
+        entries = [read.varint()]
+        gaps = list(groups(read, left))
+        read.end("a list")
+    for gap in gaps:
+        entries.append(entries[-1] + gap + 1)
     return entries
+
+
+def lists_of(data, values, entries):
+    """The entries of each value."""
+    read = Bytes(data)
+    with_bits = [read.varint() for _ in range(read.varint())]
+    size = blocks_of(entries, 8)
+    data, start = read.rest(), 0
+    end = len(data) - size * len(with_bits)
+    check(end >= 0, "lists: bits")
+    found = strings(data[:end], values, one_list)
+    check([i for i, some in enumerate(found) if some is None] == with_bits, "lists: bits")
+    for value in with_bits:
+        bits = data[end + start : end + start + size]
+        found[value] = [entry for entry in range(entries) if bit_at(bits, entry)]
+        check(len(found[value]) == sum(bin(byte).count("1") for byte in bits), "lists: last bits")
+        start += size
+    return found
 
 
 def strings(data, values, read_one):
@@ -406,6 +442,28 @@ def ids_of_lists(lists, entries):
     return ids
 
 
+def ids_of(data, form, count, entries, implied):
+    """The id of each entry's value."""
+    if form == 0:
+        ids = ids_of_lists(lists_of(data, count, entries), entries)
+    elif form == 1:
+        ids = packed_list(data, entries)
+        check(set(ids) == set(range(count)), "packed: ids")
+    else:
+        codec = CODECS.get(form - 128)
+        check(codec, "codec %d is not known to this reader" % (form - 128))
+        bitmaps = strings(data, count, lambda read: read.take(read.varint()))
+        left_out = [i for i, bitmap in enumerate(bitmaps) if not bitmap]
+        check(len(left_out) == (1 if implied else 0), "number of bitmaps that are left out")
+        lists = [codec(bitmap) if bitmap else None for bitmap in bitmaps]
+        if implied:
+            others = {entry for some in lists if some for entry in some}
+            lists[left_out[0]] = [entry for entry in range(entries) if entry not in others]
+        ids = ids_of_lists(lists, entries)
+    check(None not in ids, "entry without a value")
+    return ids
+
+
 def column_values(data, column, entries):
     """The value of each entry of a column."""
     read = Bytes(data)
@@ -415,28 +473,17 @@ def column_values(data, column, entries):
     values = dictionary(read.take(dictionary_len), count, column.width)
     first_bytes = read.take(first_bytes_len)
     data = read.rest()
-    if column.form == 0:
-        ids = ids_of_lists(strings(data, count, one_list), entries)
-    elif column.form == 1:
-        ids = packed_list(data, entries)
-        check(set(ids) == set(range(count)), "packed: ids")
-    else:
-        codec = CODECS.get(column.form - 128)
-        check(codec, "codec %d is not known to this reader" % (column.form - 128))
-        bitmaps = strings(data, count, lambda read: read.take(read.varint()))
-        left_out = [i for i, bitmap in enumerate(bitmaps) if not bitmap]
-        implied = column.of == PACKETS and count > 1
-        check(len(left_out) == (1 if implied else 0), "number of bitmaps that are left out")
-        lists = [codec(bitmap) if bitmap else None for bitmap in bitmaps]
-        if implied:
-            others = {entry for some in lists if some for entry in some}
-            lists[left_out[0]] = [entry for entry in range(entries) if entry not in others]
-        ids = ids_of_lists(lists, entries)
-    check(None not in ids, "entry without a value")
+    ids = ids_of(data, column.form, count, entries, column.of == PACKETS and count > 1)
     found = [values[i] for i in ids]
     if column.has_first_bytes:
+        read = Bytes(first_bytes)
+        form, _, last = read.u8(), read.u8(), read.u8()
+        check(form != 1, "first bytes: form")
+        bytes_there = read.take(last + 1)
+        check(list(bytes_there) == sorted(set(bytes_there)), "first bytes: order")
+        ids = ids_of(read.rest(), form, last + 1, entries, False)
         shift = 8 * (column.width - 1)
-        check(packed_list(first_bytes, entries) == [v >> shift for v in found], "first bytes")
+        check([bytes_there[i] for i in ids] == [v >> shift for v in found], "first bytes")
     return found
 
 

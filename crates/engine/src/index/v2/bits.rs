@@ -143,6 +143,45 @@ pub(super) fn unpack(bytes: &[u8], bits: u32, target: &mut [u32]) {
     if bits == 0 {
         return target.fill(0);
     }
+    // With a width that the compiler knows, shifts are constants and checks are gone.
+    let is_done = match bits {
+        3 => unpack_64::<3>(bytes, target),
+        4 => unpack_64::<4>(bytes, target),
+        5 => unpack_64::<5>(bytes, target),
+        6 => unpack_64::<6>(bytes, target),
+        7 => unpack_64::<7>(bytes, target),
+        8 => unpack_64::<8>(bytes, target),
+        9 => unpack_64::<9>(bytes, target),
+        10 => unpack_64::<10>(bytes, target),
+        11 => unpack_64::<11>(bytes, target),
+        12 => unpack_64::<12>(bytes, target),
+        _ => false,
+    };
+    if !is_done {
+        unpack_any(bytes, bits, target);
+    }
+}
+
+/// Reads 64 numbers of so many bits; false if eight bytes more do not follow, or it is not 64.
+#[inline(never)]
+fn unpack_64<const BITS: usize>(bytes: &[u8], target: &mut [u32]) -> bool {
+    let Some(target) = target.as_mut_array::<64>() else { return false };
+    let Some(bytes) = bytes.get(..8 * BITS + 8) else { return false };
+    let mask = (1_u64 << BITS) - 1;
+    for (eight, target) in target.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        // Eight numbers take as many bytes as one has bits.
+        let Some(bytes) = bytes.get(eight * BITS..eight * BITS + BITS + 8) else { return false };
+        for (at, slot) in target.iter_mut().enumerate() {
+            let bit = at * BITS;
+            let Some(word) = bytes[bit / 8..].first_chunk() else { return false };
+            *slot = u32::try_from(u64::from_le_bytes(*word) >> (bit % 8) & mask).unwrap_or(0);
+        }
+    }
+    true
+}
+
+#[inline(never)]
+fn unpack_any(bytes: &[u8], bits: u32, target: &mut [u32]) {
     let mask = u64::MAX >> (64 - bits.min(32));
     for (i, slot) in target.iter_mut().enumerate() {
         let at = i * bits as usize;
@@ -206,6 +245,11 @@ mod tests {
             assert_eq!(bytes.len(), packed_len(77, bits));
             unpack(&bytes, bits, &mut again);
             assert_eq!(again, values);
+            // With bytes behind them, and as many as are packed together.
+            bytes.resize(bytes.len() + 8, 0xFF);
+            let mut some = [1; 64];
+            unpack(&bytes, bits, &mut some);
+            assert_eq!(some, values[..64]);
         }
     }
 }

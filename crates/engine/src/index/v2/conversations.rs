@@ -1,5 +1,7 @@
 //! Sets of conversations: combined before they are turned into rows.
 
+use std::cell::OnceCell;
+
 use tapdex_bitmap::{BitSet, RunSet};
 
 use super::super::reader::Index;
@@ -58,13 +60,22 @@ impl Members {
         }
     }
 
+    /// How many there are.
+    fn count(&self) -> u32 {
+        match self {
+            Self::Runs(runs) => runs_len(runs),
+            Self::Bits(words) => words.iter().map(|word| word.count_ones()).sum(),
+        }
+    }
+
     /// Whether these are all of so many conversations.
     fn is_all(&self, conversations: u32) -> bool {
         match self {
             Self::Runs(runs) => matches!(runs[..], [(0, last)] if last + 1 == conversations),
+            // The last bits may be no conversations.
             Self::Bits(words) => {
-                let set: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
-                set == u64::from(conversations)
+                words[..words.len().saturating_sub(1)].iter().all(|&word| word == u64::MAX)
+                    && self.count() == conversations
             }
         }
     }
@@ -72,6 +83,18 @@ impl Members {
     fn and(self, other: Self, conversations: u32) -> Self {
         match (self, other) {
             (Self::Runs(a), Self::Runs(b)) => Self::Runs(common_runs(&a, &b)),
+            (Self::Runs(runs), Self::Bits(words)) | (Self::Bits(words), Self::Runs(runs))
+                if runs_len(&runs) <= conversations / 64 =>
+            {
+                let mut common = Vec::with_capacity(runs.len());
+                for conversation in one_by_one(&runs) {
+                    let word = words.get(conversation as usize / 64).copied().unwrap_or(0);
+                    if word >> (conversation % 64) & 1 == 1 {
+                        push_run(&mut common, conversation, conversation + 1);
+                    }
+                }
+                Self::Runs(common)
+            }
             (a, b) => {
                 let (mut a, b) = (a.into_bits(conversations), b.into_bits(conversations));
                 a.iter_mut().zip(&b).for_each(|(a, b)| *a &= b);
@@ -117,7 +140,58 @@ fn common_runs(mut a: &[(u32, u32)], mut b: &[(u32, u32)]) -> Vec<(u32, u32)> {
     runs
 }
 
+/// Some conversations, few of a segment, outside of which no answer is wanted: what is looked up in
+/// a conjunction after they were found need not be right for others.
+#[derive(Debug)]
+pub struct Within {
+    /// Ascending runs that do not touch.
+    conversations: Runs,
+    /// The rows of their packets, once they are asked for.
+    rows: OnceCell<Runs>,
+}
+
+impl Within {
+    /// The conversations.
+    pub(super) fn conversations(&self) -> &Runs {
+        &self.conversations
+    }
+
+    /// Both ends of each, if the second end of the first conversation has this number.
+    pub(super) fn ends(&self, second: u32) -> Runs {
+        let seconds =
+            self.conversations.iter().map(|(first, last)| (first + second, last + second));
+        self.conversations.iter().copied().chain(seconds).collect()
+    }
+
+    /// The rows of their packets.
+    pub(super) fn rows(&self, index: &Index) -> Result<&Runs, IndexError> {
+        if let Some(rows) = self.rows.get() {
+            return Ok(rows);
+        }
+        let rows = index.rows_of_conversations(&self.conversations)?;
+        Ok(self.rows.get_or_init(|| rows))
+    }
+}
+
+/// Conversations of a segment for each one that is looked at alone, at least.
+const FEW: u32 = 8;
+
 impl<'a> Conversations<'a> {
+    /// The conversations, if they are so few that it pays to look at no others.
+    pub fn within(&self) -> Option<Within> {
+        let most = self.len() / FEW;
+        let both = [Some(&self.first), self.second.as_ref()];
+        let count: u32 = both.into_iter().flatten().map(Members::count).sum();
+        if count > most {
+            return None;
+        }
+        let mut runs = self.first.clone().into_runs();
+        if let Some(second) = self.second.clone() {
+            runs = joined(merged(runs, second.into_runs()));
+        }
+        Some(Within { conversations: runs, rows: OnceCell::new() })
+    }
+
     /// Both flows of some conversations, which are in the segment.
     pub(super) fn new(index: &'a Index, both: Members) -> Self {
         Self { index, first: both, second: None }
@@ -184,6 +258,13 @@ impl<'a> Conversations<'a> {
                 Members::Runs(runs) => flows.packets_of_runs(runs),
                 Members::Bits(words) => flows.packets_of_bits(words),
             },
+            Some(Members::Runs(second))
+                if let Members::Runs(first) = &self.first
+                    && runs_len(first) + runs_len(second) <= flows.conversations / 64 =>
+            {
+                let runs = self.index.rows_of_flows(first, second)?;
+                Ok(runs.iter().map(|(first, last)| u64::from(last - first) + 1).sum())
+            }
             Some(second) => {
                 let [first, second] =
                     [&self.first, second].map(|one| one.clone().into_bits(flows.conversations));
@@ -201,7 +282,7 @@ impl<'a> Conversations<'a> {
     pub fn into_rows(self) -> RunSet {
         let runs = self.first.into_runs();
         let rows = match self.second {
-            Some(second) => self.index.rows_of_flows(runs, second.into_runs()),
+            Some(second) => self.index.rows_of_flows(&runs, &second.into_runs()),
             None => self.index.rows_of_conversations(&runs),
         };
         RunSet::new(rows.unwrap_or_else(|_| {
@@ -212,13 +293,22 @@ impl<'a> Conversations<'a> {
 }
 
 /// The conversations of runs, one by one.
-fn one_by_one(runs: Runs) -> impl Iterator<Item = u32> {
-    runs.into_iter().flat_map(|(first, last)| first..=last)
+fn one_by_one(runs: &[(u32, u32)]) -> impl Iterator<Item = u32> {
+    runs.iter().flat_map(|&(first, last)| first..=last)
+}
+
+/// How many conversations runs have.
+fn runs_len(runs: &[(u32, u32)]) -> u32 {
+    runs.iter().map(|(first, last)| last - first + 1).sum()
 }
 
 impl Index {
     /// The rows of the first flows of some conversations, and of the second flows of some.
-    fn rows_of_flows(&self, firsts: Runs, seconds: Runs) -> Result<Runs, IndexError> {
+    fn rows_of_flows(
+        &self,
+        firsts: &[(u32, u32)],
+        seconds: &[(u32, u32)],
+    ) -> Result<Runs, IndexError> {
         let (_, flows) = self.flow_parts()?;
         let mut cursor = flows.cursor();
         let mut rows = Vec::new();

@@ -8,18 +8,39 @@
 //! for each block but the first: where its differences start, u32
 //! for each other value: the difference to the value before it, less one, as a varint
 //! ```
+//!
+//! If values have one or two bytes, and at least every eighth that is possible occurs, there is a
+//! bit for each that is possible instead, 32 or 8,192 bytes: the low bits of a byte first.
 
 use std::ops::Range;
 
 use super::bits::{Reader, push_varint, u32_at};
+use super::postings::{for_each_bit, words_of};
 use super::section::Part;
 use crate::error::IndexError;
 
 /// Values of a block.
 pub(super) const BLOCK: usize = 64;
 
+/// Bytes of the bits of a dictionary, if that is how so many values of `width` bytes are written.
+pub(super) fn bits_len(values: usize, width: usize) -> Option<usize> {
+    let possible = if width <= 2 { 1_usize << (8 * width) } else { return None };
+    (8 * values >= possible).then_some(possible / 8)
+}
+
 /// Appends the dictionary of ascending values of `width` bytes.
 pub(super) fn encode(values: &[u128], width: usize, target: &mut Vec<u8>) {
+    if let Some(len) = bits_len(values.len(), width) {
+        let start = target.len();
+        target.resize(start + len, 0);
+        for value in values {
+            let value = usize::try_from(*value).unwrap_or(0);
+            if let Some(byte) = target[start..].get_mut(value / 8) {
+                *byte |= 1 << (value % 8);
+            }
+        }
+        return;
+    }
     for block in values.chunks(BLOCK) {
         target.extend(&block[0].to_le_bytes()[..width]);
     }
@@ -34,6 +55,11 @@ pub(super) fn encode(values: &[u128], width: usize, target: &mut Vec<u8>) {
     target.extend(gaps);
 }
 
+/// How many bits are set.
+fn count(bits: &[u8]) -> u32 {
+    words_of(bits).map(u64::count_ones).sum()
+}
+
 /// The dictionary of a column, read in place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dictionary<'a> {
@@ -45,7 +71,21 @@ pub(super) struct Dictionary<'a> {
     pub(super) width: usize,
 }
 
-impl Dictionary<'_> {
+/// The least bytes of a dictionary of so many values.
+pub(super) fn least_len(values: usize, width: usize) -> usize {
+    let blocks = values.div_ceil(BLOCK);
+    bits_len(values, width).unwrap_or(blocks * width + 4 * blocks.saturating_sub(1))
+}
+
+impl<'a> Dictionary<'a> {
+    /// A bit for each possible value, if there are such.
+    fn bits(&self) -> Result<Option<&'a [u8]>, IndexError> {
+        match bits_len(self.len as usize, self.width) {
+            Some(len) => self.part.read(0, len).map(Some),
+            None => Ok(None),
+        }
+    }
+
     fn blocks(&self) -> usize {
         (self.len as usize).div_ceil(BLOCK)
     }
@@ -102,6 +142,14 @@ impl Dictionary<'_> {
 
     /// How many values are less than `value`, and whether it occurs itself.
     pub(super) fn position(&self, value: u128) -> Result<(u32, bool), IndexError> {
+        if let Some(bits) = self.bits()? {
+            let value = usize::try_from(value).unwrap_or(usize::MAX);
+            let Some(&byte) = bits.get(value / 8) else { return Ok((self.len, false)) };
+            let below = byte & !(u8::MAX << (value % 8));
+            let id = count(&bits[..value / 8]) + below.count_ones();
+            // Whether there are as many bits as values is not known.
+            return Ok((id.min(self.len), byte >> (value % 8) & 1 == 1 && id < self.len));
+        }
         let (mut low, mut high) = (0, self.blocks());
         while low < high {
             let middle = low.midpoint(high);
@@ -121,11 +169,22 @@ impl Dictionary<'_> {
     /// The ids of the values of a range.
     pub(super) fn range(&self, first: u128, last: u128) -> Result<Range<u32>, IndexError> {
         let (end, is_there) = self.position(last)?;
+        if first == last {
+            return Ok(end..end + u32::from(is_there));
+        }
         Ok(self.position(first)?.0..end + u32::from(is_there))
     }
 
     /// All values in order.
     pub(super) fn values(&self) -> Result<Vec<u128>, IndexError> {
+        if let Some(bits) = self.bits()? {
+            let mut values = Vec::with_capacity(self.len as usize);
+            for_each_bit(bits, &mut |value| values.push(value.into()));
+            return match values.len() == self.len as usize && bits.len() == self.part.len {
+                true => Ok(values),
+                false => Err(self.part.bad("dictionary", 0)),
+            };
+        }
         let mut values: Vec<u128> = Vec::with_capacity((self.len as usize).min(self.part.len));
         let mut ascend = true;
         for block in 0..self.blocks() {

@@ -1,5 +1,6 @@
 //! Looking fields up in the columns of a segment.
 
+use std::borrow::Cow;
 use std::ops::{Range, RangeInclusive};
 
 use tapdex_bitmap::{BitSet, Chunks, RunSet, union};
@@ -7,7 +8,7 @@ use tapdex_bitmap::{BitSet, Chunks, RunSet, union};
 use super::super::lookup::Rows;
 use super::super::reader::Index;
 use super::bits::Reader;
-use super::conversations::{Conversations, Members};
+use super::conversations::{Conversations, Members, Within};
 use super::dictionary::Dictionary;
 use super::flows::Flows;
 use super::postings::{self, Form, Postings, Sorted};
@@ -29,6 +30,8 @@ pub enum Found<'a> {
 
 /// Entries of a column for a byte of what is looked up, at most, where runs are used.
 const BITS_FROM: u64 = 256;
+/// The same for bitmaps, whose bytes stand for runs.
+const BITS_FROM_BITMAPS: u64 = 32;
 /// Values whose entries are kept as runs, at most.
 const RUNS_VALUES: usize = 64;
 
@@ -65,7 +68,7 @@ pub struct FlowField<'a> {
     flows: Flows<'a>,
     dictionary: Dictionary<'a>,
     /// The first byte of each entry's value, if there are such.
-    first_bytes: Postings<'a>,
+    first_bytes: Part<'a>,
     postings: Postings<'a>,
     side: Side,
 }
@@ -115,8 +118,7 @@ impl<'a> FlowField<'a> {
             return Err(part.bad("number of values", 0));
         }
         let dictionary = part.part(reader.at, len as usize)?;
-        let blocks = (values as usize).div_ceil(super::dictionary::BLOCK);
-        if dictionary.len < blocks * column.width + 4 * blocks.saturating_sub(1) {
+        if dictionary.len < super::dictionary::least_len(values as usize, column.width) {
             return Err(part.bad("length of the dictionary", 0));
         }
         let start = reader.at + len as usize;
@@ -128,15 +130,19 @@ impl<'a> FlowField<'a> {
             (Space::Ends, End::Source) => Side::Source,
             (Space::Ends, End::Destination) => Side::Destination,
         };
-        let postings = |part, form, values| Postings { part, form, values, entries };
         Ok(Self {
             index,
             column,
             part,
             flows,
             dictionary: Dictionary { part: dictionary, len: values, width: column.width },
-            first_bytes: postings(first_bytes, Form::Packed, 256),
-            postings: postings(part.part(start, part.len - start)?, column.form, values),
+            first_bytes,
+            postings: Postings {
+                part: part.part(start, part.len - start)?,
+                form: column.form,
+                values,
+                entries,
+            },
             side,
         })
     }
@@ -170,23 +176,28 @@ impl<'a> FlowField<'a> {
         self.len() == 0
     }
 
-    /// The rows in which it has a value.
-    pub fn equals(&self, value: u128) -> Result<Found<'a>, IndexError> {
+    /// The rows in which it has a value. Here and in the other look-ups, what is found only has to
+    /// be right [`within`](Within) some conversations.
+    pub fn equals(&self, value: u128, within: Option<&Within>) -> Result<Found<'a>, IndexError> {
         match self.dictionary.position(value)? {
-            (id, true) => self.rows(std::iter::once(id..id + 1).collect()),
+            (id, true) => self.rows(std::iter::once(id..id + 1).collect(), within),
             (_, false) => Ok(Found::None),
         }
     }
 
     /// The rows in which it is in a range.
-    pub fn range(&self, values: RangeInclusive<u128>) -> Result<Found<'a>, IndexError> {
+    pub fn range(
+        &self,
+        values: RangeInclusive<u128>,
+        within: Option<&Within>,
+    ) -> Result<Found<'a>, IndexError> {
         if values.is_empty() {
             return Ok(Found::None);
         }
         let (first, last) = (*values.start(), *values.end());
         let ids = self.dictionary.range(first, last)?;
-        if self.first_bytes.part.len == 0 || ids.end - ids.start <= FEW_VALUES {
-            return self.rows(vec![ids]);
+        if self.first_bytes.len == 0 || ids.end - ids.start <= FEW_VALUES {
+            return self.rows(vec![ids], within);
         }
         // Whole first bytes, and what is left at both ends of the range.
         let shift = 8 * u32::try_from(self.column.width - 1).unwrap_or(0);
@@ -197,35 +208,68 @@ impl<'a> FlowField<'a> {
             None => 256,
         };
         if low >= high || ids.end - ids.start == self.len() {
-            return self.rows(vec![ids]);
+            return self.rows(vec![ids], within);
         }
-        let mut bits = self.first_bytes.packed_entries(std::slice::from_ref(&(low..high)))?;
+        let (bytes, first_bytes) = self.first_bytes()?;
+        let place = |byte: u32| {
+            let place = bytes.partition_point(|&other| u32::from(other) < byte);
+            u32::try_from(place).unwrap_or(u32::MAX)
+        };
+        let mut weight = first_bytes.weight(place(low)..place(high))?;
+        let bytes = std::iter::once(place(low)..place(high)).collect();
+        let mut picked = picked(&first_bytes, bytes, weight)?;
         let below = self.dictionary.position(u128::from(low) << shift)?.0;
         let above = match u128::from(high).checked_shl(shift).filter(|_| high < 256) {
             Some(value) => self.dictionary.position(value)?.0,
             None => self.len(),
         };
         let edges = [ids.start..below.max(ids.start), above.min(ids.end)..ids.end];
-        for edge in edges.into_iter().filter(|edge| !edge.is_empty()) {
-            self.postings.add_to(edge, &mut bits)?;
+        if edges.iter().any(|edge| !edge.is_empty()) {
+            let mut bits = picked.into_bits(self.postings.entries);
+            for edge in edges {
+                weight += self.postings.weight(edge.clone())?;
+                self.postings.add_to(edge, &mut bits)?;
+            }
+            picked = Picked::Bits(bits);
         }
-        let weight = self.first_bytes.part.len as u64;
-        self.found(Picked::Bits(bits), weight)
+        self.found(picked, weight)
+    }
+
+    /// The first bytes that occur, and which entries have them.
+    fn first_bytes(&self) -> Result<(&'a [u8], Postings<'a>), IndexError> {
+        let part = self.first_bytes;
+        let bad = || part.bad("first bytes", 0);
+        let &[form, parameter, last] = part.read(0, 3)? else { return Err(bad()) };
+        let form = Form::from_code([form, parameter]).filter(|&form| form != Form::Packed);
+        let start = 4 + usize::from(last);
+        let (values, form) = (part.read(3, start - 3)?, form.ok_or_else(bad)?);
+        let entries = self.postings.entries;
+        let part = part.part(start, part.len - start)?;
+        Ok((values, Postings { part, form, values: u32::from(last) + 1, entries }))
     }
 
     /// The rows in which the bits that `mask` selects have a value.
-    pub fn masked(&self, value: u128, mask: u128) -> Result<Found<'a>, IndexError> {
+    pub fn masked(
+        &self,
+        value: u128,
+        mask: u128,
+        within: Option<&Within>,
+    ) -> Result<Found<'a>, IndexError> {
         let mask = mask & self.value_max();
         let free = !mask & self.value_max();
         // Bits that are free below all that count: a range of values.
         if free & (free.wrapping_add(1)) == 0 {
-            return self.range(value & mask..=value & mask | free);
+            return self.range(value & mask..=value & mask | free, within);
         }
-        self.matching(&mut |other| other & mask == value & mask)
+        self.matching(&mut |other| other & mask == value & mask, within)
     }
 
     /// The rows in which its value satisfies a condition.
-    pub fn matching(&self, holds: &mut dyn FnMut(u128) -> bool) -> Result<Found<'a>, IndexError> {
+    pub fn matching(
+        &self,
+        holds: &mut dyn FnMut(u128) -> bool,
+        within: Option<&Within>,
+    ) -> Result<Found<'a>, IndexError> {
         let mut ids = Ids::new();
         for (id, value) in (0..).zip(self.dictionary.values()?) {
             if !holds(value) {
@@ -236,7 +280,7 @@ impl<'a> FlowField<'a> {
                 _ => ids.push(id..id + 1),
             }
         }
-        self.rows(ids)
+        self.rows(ids, within)
     }
 
     /// Bytes that a look-up of a masked value reads; 0 if no value fits.
@@ -250,17 +294,8 @@ impl<'a> FlowField<'a> {
         if ids.is_empty() { Ok(0) } else { self.postings.weight(ids) }
     }
 
-    /// Bytes that a look-up of some values reads.
-    fn weight_of(&self, ids: &[Range<u32>]) -> Result<u64, IndexError> {
-        let mut weight = 0;
-        for ids in ids {
-            weight += self.postings.weight(ids.clone())?;
-        }
-        Ok(weight)
-    }
-
     /// The rows of some values.
-    fn rows(&self, mut ids: Ids) -> Result<Found<'a>, IndexError> {
+    fn rows(&self, mut ids: Ids, within: Option<&Within>) -> Result<Found<'a>, IndexError> {
         ids.retain(|ids| !ids.is_empty());
         let count: u32 = ids.iter().map(|ids| ids.end - ids.start).sum();
         if count == 0 {
@@ -269,24 +304,39 @@ impl<'a> FlowField<'a> {
         if count == self.len() {
             return Ok(Found::All);
         }
-        let weight = self.weight_of(&ids)?;
+        let weight = weight_of(&self.postings, &ids)?;
         if let (Side::Packet, Form::Bitmaps(_)) = (self.side, self.column.form) {
             return Ok(Found::Some(self.bitmaps(&ids)?, weight));
         }
-        if self.column.form == Form::Packed {
-            let bits = self.postings.packed_entries(&ids)?;
-            return self.found(Picked::Bits(bits), weight);
-        }
-        let total = self.postings.part.len as u64;
-        // Every entry has one value: whatever takes fewer bytes is read.
-        let is_inverse = weight > total - weight.min(total) && self.side != Side::Either;
-        let wanted = if is_inverse { gaps(&ids, self.len()) } else { ids };
-        let bytes = if is_inverse { self.weight_of(&wanted)? } else { weight };
-        let mut picked = self.picked(&wanted, bytes)?;
-        if is_inverse {
-            picked = picked.inverse(self.postings.entries);
-        }
+        let picked = match within {
+            Some(within) => match self.picked_within(&ids, within)? {
+                Some(runs) => Picked::Runs(runs),
+                None => picked(&self.postings, ids, weight)?,
+            },
+            None => picked(&self.postings, ids, weight)?,
+        };
         self.found(picked, weight)
+    }
+
+    /// The entries of some values that belong to some conversations, if it saves time to look at no
+    /// others.
+    fn picked_within(&self, ids: &Ids, within: &Within) -> Result<Option<Runs>, IndexError> {
+        let entries = || -> Result<Cow<'_, Runs>, IndexError> {
+            Ok(match self.side {
+                Side::Packet => Cow::Borrowed(within.rows(self.index)?),
+                Side::Conversation => Cow::Borrowed(within.conversations()),
+                Side::Source | Side::Destination | Side::Either => {
+                    Cow::Owned(within.ends(self.flows.conversations))
+                }
+            })
+        };
+        match (&ids[..], self.column.form) {
+            (_, Form::Packed) => self.postings.packed_entries_in(ids, &entries()?).map(Some),
+            ([only], Form::Lists) if only.len() == 1 => {
+                self.postings.bits_in(only.start, &entries()?)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The rows of some entries.
@@ -322,34 +372,6 @@ impl<'a> FlowField<'a> {
             Some(true) => Box::new(union(outside).complement(self.postings.entries)),
             _ => Box::new(union(inside)),
         })
-    }
-
-    /// The entries of some values, which take so many bytes.
-    fn picked(&self, ids: &[Range<u32>], bytes: u64) -> Result<Picked, IndexError> {
-        let entries = self.postings.entries;
-        // Of many entries, a bit for each is faster than runs. The bytes of many values are no more
-        // than an estimate.
-        let count: usize = ids.iter().map(Range::len).sum();
-        if bytes > u64::from(entries) / BITS_FROM || count > RUNS_VALUES {
-            let mut bits = BitSet::new(entries);
-            for ids in ids {
-                self.postings.add_to(ids.clone(), &mut bits)?;
-            }
-            return Ok(Picked::Bits(bits));
-        }
-        let mut runs: Vec<(u32, u32)> = Vec::new();
-        for ids in ids {
-            self.postings.runs_of(ids.clone(), &mut |_, first, last| match runs.last_mut() {
-                Some(before) if before.1.checked_add(1) == Some(first) => before.1 = last,
-                _ => runs.push((first, last)),
-            })?;
-        }
-        // The entries of one value ascend.
-        if !matches!(ids, [only] if only.len() == 1) {
-            runs.sort_unstable();
-            runs = joined(runs);
-        }
-        Ok(Picked::Runs(runs))
     }
 
     /// The conversations with such a first end, and those with such a second end.
@@ -583,6 +605,53 @@ impl RowValues<'_> {
     }
 }
 
+/// Bytes that a look-up of some values reads.
+fn weight_of(postings: &Postings<'_>, ids: &[Range<u32>]) -> Result<u64, IndexError> {
+    let mut weight = 0;
+    for ids in ids {
+        weight += postings.weight(ids.clone())?;
+    }
+    Ok(weight)
+}
+
+/// The entries of some values, which take so many bytes.
+fn picked(postings: &Postings<'_>, ids: Ids, weight: u64) -> Result<Picked, IndexError> {
+    if postings.form == Form::Packed {
+        return postings.packed_entries(&ids).map(Picked::Bits);
+    }
+    // Every entry has one value: whatever takes fewer bytes is read.
+    let (total, entries) = (postings.part.len as u64, postings.entries);
+    let is_inverse = weight > total - weight.min(total);
+    let ids = if is_inverse { gaps(&ids, postings.values) } else { ids };
+    let bytes = if is_inverse { weight_of(postings, &ids)? } else { weight };
+    // Of many entries, a bit for each is faster than runs. The bytes of many values are no more
+    // than an estimate.
+    let count: usize = ids.iter().map(Range::len).sum();
+    let from = if postings.form == Form::Lists { BITS_FROM } else { BITS_FROM_BITMAPS };
+    let picked = if bytes > u64::from(entries) / from || count > RUNS_VALUES {
+        let mut bits = BitSet::new(entries);
+        for ids in ids {
+            postings.add_to(ids, &mut bits)?;
+        }
+        Picked::Bits(bits)
+    } else {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for ids in &ids {
+            postings.runs_of(ids.clone(), &mut |_, first, last| match runs.last_mut() {
+                Some(before) if before.1.checked_add(1) == Some(first) => before.1 = last,
+                _ => runs.push((first, last)),
+            })?;
+        }
+        // The entries of one value ascend.
+        if !matches!(&ids[..], [only] if only.len() == 1) {
+            runs.sort_unstable();
+            runs = joined(runs);
+        }
+        Picked::Runs(runs)
+    };
+    Ok(if is_inverse { picked.inverse(entries) } else { picked })
+}
+
 /// Appends the rows of a range, unless it is empty.
 pub(super) fn push_run(runs: &mut Vec<(u32, u32)>, start: u32, end: u32) {
     if start >= end {
@@ -595,6 +664,18 @@ pub(super) fn push_run(runs: &mut Vec<(u32, u32)>, start: u32, end: u32) {
 }
 
 impl Picked {
+    /// A bit for each of so many entries.
+    fn into_bits(self, entries: u32) -> BitSet {
+        match self {
+            Self::Bits(bits) => bits,
+            Self::Runs(runs) => {
+                let mut bits = BitSet::new(entries);
+                runs.iter().for_each(|&(first, last)| bits.insert_run(first, last));
+                bits
+            }
+        }
+    }
+
     /// The entries that are not among these.
     fn inverse(self, entries: u32) -> Self {
         match self {

@@ -165,12 +165,9 @@ impl<'a> Flows<'a> {
             return Ok(u64::from(end.saturating_sub(start)));
         }
         let (packets, _) = self.packets(number)?;
-        let sum = |places: u128| {
-            let sum = packets.sum(places).ok_or_else(|| self.part.bad("packets of flows", 0))?;
-            Ok::<u64, IndexError>(sum + u64::from(places.count_ones()))
-        };
-        self.block_rows(number, sum(all)?)?;
-        sum(places & all)
+        let sum = packets.sum(places & all);
+        let sum = sum.ok_or_else(|| self.part.bad("packets of flows", 0))?;
+        Ok(sum + u64::from((places & all).count_ones()))
     }
 
     /// The packets of conversations, given as ascending runs that do not touch.
@@ -199,13 +196,45 @@ impl<'a> Flows<'a> {
         Ok(sum + self.packets_of(block, places)?)
     }
 
-    /// The packets of conversations, a bit for each.
-    pub(super) fn packets_of_bits(&self, words: &[u64]) -> Result<u64, IndexError> {
-        let mut sum = 0;
-        for (block, words) in (0..self.blocks()).zip(words.chunks(2)) {
-            sum += self.packets_of(block, places(words))?;
+    /// Passes the blocks that have bits set in one of two lists to `each`: their bits, what starts
+    /// with their packets, and their rows, as far as the heads tell.
+    fn for_each_block(
+        &self,
+        [first, second]: [&[u64]; 2],
+        each: &mut impl FnMut([u128; 2], usize, Reader<'a>, Range<u32>) -> Option<u64>,
+    ) -> Result<u64, IndexError> {
+        let bytes = self.part.bytes()?;
+        let blocks = self.blocks();
+        let body = 8 * (blocks.max(1) - 1) as usize;
+        let (mut row, mut start, mut sum) = (0, body, 0);
+        for (block, (first, second)) in (0..blocks).zip(first.chunks(2).zip(second.chunks(2))) {
+            let head = 8 * block as usize;
+            let (end_row, end) = match block + 1 == blocks {
+                true => (self.rows, bytes.len()),
+                false => (u32_at(bytes, head), body + u32_at(bytes, head + 4) as usize),
+            };
+            let both = [first, second].map(places);
+            if both[0] | both[1] != 0 {
+                let reader = bytes.get(start..end).map(Reader::new);
+                let len = self.block_len(block);
+                let found = reader.and_then(|reader| each(both, len, reader, row..end_row));
+                sum += found.ok_or_else(|| self.part.bad("packets of flows", start))?;
+            }
+            (row, start) = (end_row, end);
         }
         Ok(sum)
+    }
+
+    /// The packets of conversations, a bit for each.
+    pub(super) fn packets_of_bits(&self, words: &[u64]) -> Result<u64, IndexError> {
+        self.for_each_block([words, words], &mut |[places, _], len, mut reader, rows| {
+            let all = u128::MAX >> (BLOCK - len);
+            if places & all == all {
+                return Some(u64::from(rows.end.saturating_sub(rows.start)));
+            }
+            let sum = Block::read(&mut reader, len)?.sum(places)?;
+            Some(sum + u64::from((places & all).count_ones()))
+        })
     }
 
     /// The packets of the first flows of some conversations, and of the second flows of some, a bit
@@ -215,23 +244,14 @@ impl<'a> Flows<'a> {
         firsts: &[u64],
         seconds: &[u64],
     ) -> Result<u64, IndexError> {
-        let bad = || self.part.bad("packets of flows", 0);
-        let mut sum = 0_u64;
-        let pairs = firsts.chunks(2).zip(seconds.chunks(2));
-        for (block, (firsts, seconds)) in (0..self.blocks()).zip(pairs) {
-            let [first, second] = [firsts, seconds].map(places);
-            if first | second == 0 {
-                continue;
-            }
-            let (_, mut bytes) = self.packets(block)?;
-            let packets = Block::read(&mut bytes, self.block_len(block)).ok_or_else(bad)?;
-            let (one, other) = (packets.sum(first), packets.sum(second));
-            let (one, other) = one.zip(other).ok_or_else(bad)?;
+        self.for_each_block([firsts, seconds], &mut |[first, second], len, mut reader, _| {
+            let packets = Block::read(&mut reader, len)?;
+            let of_firsts = Block::read(&mut reader, len)?;
+            let second = second & u128::MAX >> (BLOCK - len);
+            let both = packets.sum(second)? + u64::from(second.count_ones());
             // No first flow has more packets than its conversation.
-            let other = self.packets_of(block, second)?.checked_sub(other).ok_or_else(bad)?;
-            sum += one + other;
-        }
-        Ok(sum)
+            Some(of_firsts.sum(first)? + both.checked_sub(of_firsts.sum(second)?)?)
+        })
     }
 
     /// The row that each conversation starts at, and the number of rows.

@@ -282,6 +282,11 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// How many numbers it has.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// All places.
     #[inline(always)]
     fn all(&self) -> u128 {

@@ -3,13 +3,22 @@
 //! **Lists.** For each value the entries that have it. Blocks of 64 lists are found alone:
 //!
 //! ```text
+//! how many values have bits varint, their ids varints
 //! for each block but the first: where its lists start, u32
 //! for each value: a varint; if it is even, its half is the only entry
-//!                 if it is odd, its half is the number of bytes that follow:
-//!                 varint entries less 2, varint first entry, then the differences between
-//!                 neighbours, less one: 64 at a time
+//!                 if it is odd, its half is
+//!                 0: the value has bits
+//!                 1 to 7, d: varint first entry, then d differences between neighbours, less
+//!                 one, as varints
+//!                 8 and more: that many bytes, less 8, follow: varint entries less 9, varint first
+//!                 entry, then the differences, less one: 64 at a time
 //!                 if 8 or more are left: their bits u8, then packed; otherwise varints
+//! for each value that has bits: one for each entry of the column, the low bits of a byte first
 //! ```
+//!
+//! A value has bits if it has more than eight entries, and at least every eighth of the column; or
+//! if it has 16,384 entries, and at least every sixteenth. Bits are read where they are needed, and
+//! fast.
 //!
 //! **Packed.** The id of each entry's value, in blocks of 128 numbers ([`packed`](super::packed)):
 //!
@@ -26,7 +35,8 @@ use std::ops::Range;
 
 use tapdex_bitmap::{BitSet, Bitmap, Chunks, Codec, union};
 
-use super::bits::{Reader, bits_of, pack, packed_len, push_varint, u32_at, unpack, varint_len};
+use super::bits::{Reader, bits_of, pack, packed_len, push_varint, u32_at, unpack};
+use super::field::push_run;
 use super::packed::{self, Wanted, push_numbers};
 use super::section::Part;
 use crate::error::IndexError;
@@ -37,6 +47,18 @@ const BLOCK: usize = 64;
 const GAPS: usize = 64;
 /// Fewer than this are varints.
 const PACKED_FROM: usize = 8;
+/// A value that at least one of so many entries has is written as bits, if its list is not long,
+/// and if it is: then bits take more bytes, but less time.
+const BITS_SHARE: usize = 8;
+const BITS_SHARE_LONG: usize = 16;
+/// Entries of a long list, at least.
+const LONG: usize = 16_384;
+
+/// Whether a list of so many entries of a column is written as bits.
+fn is_bits(list: usize, entries: usize) -> bool {
+    let share = if list < LONG { BITS_SHARE } else { BITS_SHARE_LONG };
+    list > PACKED_FROM && list * share >= entries
+}
 
 /// How a column says which entries have which value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -127,7 +149,11 @@ fn push_blocks(count: usize, mut push: impl FnMut(usize, &mut Vec<u8>), target: 
 /// Appends the lists of a column.
 pub(super) fn encode_lists(sorted: &Sorted, target: &mut Vec<u8>) {
     let mut body = Vec::new();
-    let mut gaps = [0; GAPS];
+    let entries = sorted.entries.len();
+    let with_bits: Vec<usize> =
+        (0..sorted.len()).filter(|&id| is_bits(sorted.list(id).len(), entries)).collect();
+    push_varint(with_bits.len() as u128, target);
+    with_bits.iter().for_each(|&id| push_varint(id as u128, target));
     push_blocks(
         sorted.len(),
         |id, target| {
@@ -135,10 +161,23 @@ pub(super) fn encode_lists(sorted: &Sorted, target: &mut Vec<u8>) {
             let (&[first, ref rest @ ..], true) = (list, list.len() > 1) else {
                 return push_varint(2 * u128::from(list[0]), target);
             };
-            body.clear();
-            push_varint(rest.len() as u128 - 1, &mut body);
-            push_varint(first.into(), &mut body);
+            if is_bits(list.len(), entries) {
+                return push_varint(1, target);
+            }
             let mut before = first;
+            if rest.len() < PACKED_FROM {
+                push_varint(2 * rest.len() as u128 + 1, target);
+                push_varint(first.into(), target);
+                for &entry in rest {
+                    push_varint((entry - before - 1).into(), target);
+                    before = entry;
+                }
+                return;
+            }
+            body.clear();
+            push_varint((rest.len() - PACKED_FROM) as u128, &mut body);
+            push_varint(first.into(), &mut body);
+            let mut gaps = [0; GAPS];
             for block in rest.chunks(GAPS) {
                 for (gap, &entry) in gaps.iter_mut().zip(block) {
                     *gap = entry - before - 1;
@@ -153,57 +192,140 @@ pub(super) fn encode_lists(sorted: &Sorted, target: &mut Vec<u8>) {
                     pack(gaps, bits, &mut body);
                 }
             }
-            push_varint(2 * body.len() as u128 + 1, target);
+            push_varint(2 * (body.len() + PACKED_FROM) as u128 + 1, target);
             target.extend_from_slice(&body);
         },
         target,
     );
+    for id in with_bits {
+        let start = target.len();
+        target.resize(start + entries.div_ceil(8), 0);
+        let bits = &mut target[start..];
+        sorted.list(id).iter().for_each(|&entry| bits[entry as usize / 8] |= 1 << (entry % 8));
+    }
 }
 
-/// Reads the list of a value from its bytes, and passes its entries to `each`; `None` if they are
-/// not a list of entries below `entries`.
-fn decode_list(bytes: &mut Reader<'_>, entries: u32, each: &mut impl FnMut(u32)) -> Option<()> {
-    let head = bytes.varint()?;
-    if head & 1 == 0 {
-        let entry = u32::try_from(head >> 1).ok().filter(|&entry| entry < entries)?;
-        each(entry);
-        return Some(());
+/// Where the lists of a column are, and which values have bits instead.
+struct ListsHead {
+    /// Where the starts of blocks are.
+    starts: usize,
+    /// Where the lists end and the bits start.
+    bits: usize,
+    /// The ids of the values that have bits, and how many those are.
+    ids: [u32; BITS_SHARE_LONG],
+    count: usize,
+}
+
+impl ListsHead {
+    /// Which of the bits are those of a value.
+    fn place(&self, id: u32) -> Option<usize> {
+        self.ids[..self.count].iter().position(|&other| other == id)
     }
-    let all = bytes.rest();
-    let mut list = Reader::new(bytes.take(usize::try_from(head >> 1).ok()?)?);
-    let mut left = list.varint32()?.checked_add(1)? as usize;
-    let mut entry = list.varint32().filter(|&entry| entry < entries)?;
-    // Every difference has at most 32 bits, so with a wider sum this cannot overflow.
-    let mut sum = u64::from(entry);
-    each(entry);
-    let mut gaps = [0; GAPS];
-    while left > 0 {
-        let gaps = &mut gaps[..left.min(GAPS)];
-        if gaps.len() < PACKED_FROM {
-            for gap in gaps.iter_mut() {
-                *gap = list.varint32()?;
+}
+
+/// The list of a value, read in place.
+enum List<'a> {
+    /// The only entry.
+    One(u32),
+    /// So many differences follow, as varints.
+    Few(usize, Reader<'a>),
+    /// The differences, packed, and whatever follows in the file.
+    Many(Reader<'a>, &'a [u8]),
+    /// There is a bit for each entry, elsewhere.
+    Bits,
+}
+
+impl<'a> List<'a> {
+    /// Reads a list of a column of so many entries, and what follows it.
+    #[inline]
+    fn read(bytes: &mut Reader<'a>, entries: u32) -> Option<Self> {
+        let head = bytes.varint()?;
+        if head & 1 == 0 {
+            return u32::try_from(head >> 1).ok().filter(|&entry| entry < entries).map(Self::One);
+        }
+        match usize::try_from(head >> 1).ok()? {
+            0 => Some(Self::Bits),
+            few @ 1..PACKED_FROM => {
+                let list = *bytes;
+                (0..=few).try_for_each(|_| bytes.varint32().map(drop))?;
+                Some(Self::Few(few, list))
             }
-        } else {
-            let bits = u32::from(list.byte()?);
-            if bits > 32 {
+            len => {
+                let all = bytes.rest();
+                Some(Self::Many(Reader::new(bytes.take(len - PACKED_FROM)?), all))
+            }
+        }
+    }
+
+    /// Passes its entries to `each`, ascending; `None` if they are none below `entries`, or bits.
+    #[inline(always)]
+    fn decode(self, entries: u32, each: &mut impl FnMut(u32)) -> Option<()> {
+        let (mut left, mut list, all) = match self {
+            Self::One(entry) => {
+                each(entry);
+                return Some(());
+            }
+            Self::Bits => return None,
+            Self::Few(left, list) => (left, list, &[][..]),
+            Self::Many(mut list, all) => (list.varint32()?.checked_add(8)? as usize, list, all),
+        };
+        let is_many = !all.is_empty();
+        let mut entry = list.varint32().filter(|&entry| entry < entries)?;
+        // Every difference has at most 32 bits, so with a wider sum this cannot overflow.
+        let mut sum = u64::from(entry);
+        each(entry);
+        let mut gaps = [0; GAPS];
+        while left > 0 {
+            let gaps = &mut gaps[..left.min(GAPS)];
+            if gaps.len() < PACKED_FROM {
+                for gap in gaps.iter_mut() {
+                    *gap = list.varint32()?;
+                }
+            } else {
+                let bits = u32::from(list.byte()?);
+                if bits > 32 {
+                    return None;
+                }
+                let packed = all.get(list.at..)?;
+                list.take(packed_len(gaps.len(), bits))?;
+                unpack(packed, bits, gaps);
+            }
+            // They ascend, so it is enough to check the last one.
+            sum += gaps.iter().map(|&gap| u64::from(gap) + 1).sum::<u64>();
+            if sum >= u64::from(entries) {
                 return None;
             }
-            let packed = all.get(list.at..)?;
-            list.take(packed_len(gaps.len(), bits))?;
-            unpack(packed, bits, gaps);
+            for &gap in gaps.iter() {
+                entry += gap + 1;
+                each(entry);
+            }
+            left -= gaps.len();
         }
-        // They ascend, so it is enough to check the last one.
-        sum += gaps.iter().map(|&gap| u64::from(gap) + 1).sum::<u64>();
-        if sum >= u64::from(entries) {
-            return None;
-        }
-        for &gap in gaps.iter() {
-            entry += gap + 1;
-            each(entry);
-        }
-        left -= gaps.len();
+        (!is_many || list.is_at_end()).then_some(())
     }
-    list.is_at_end().then_some(())
+}
+
+/// The bits of bytes as words, the last one filled up with zeros.
+pub(super) fn words_of(bits: &[u8]) -> impl Iterator<Item = u64> {
+    bits.chunks(8).map(|bytes| match bytes.first_chunk() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(word)
+        }
+    })
+}
+
+/// Passes the numbers of the bits that are set to `each`.
+#[inline(always)]
+pub(super) fn for_each_bit(bits: &[u8], each: &mut impl FnMut(u32)) {
+    for (base, mut word) in (0..).step_by(64).zip(words_of(bits)) {
+        while word != 0 {
+            each(base + word.trailing_zeros());
+            word &= word - 1;
+        }
+    }
 }
 
 /// The id of each entry.
@@ -249,7 +371,22 @@ pub(super) fn encode_bitmaps(
 
 /// How many times as long as the packed form the others may be: a look-up reads one list or bitmap,
 /// but all packed blocks.
-pub(super) const PACKED_WEIGHT: usize = 2;
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PackedWeight(Option<usize>);
+
+impl PackedWeight {
+    /// In a column of packets: their values are asked for in large groups, as are the flags of TCP.
+    pub(super) const PACKETS: Self = Self(Some(2));
+    /// In a column of conversations or of their ends, where single values are looked for.
+    pub(super) const FLOWS: Self = Self(Some(3));
+    /// The packed form is not considered.
+    pub(super) const NEVER: Self = Self(None);
+
+    /// What so many packed bytes weigh.
+    pub(super) fn of(self, packed: usize) -> usize {
+        self.0.map_or(usize::MAX, |weight| weight * packed)
+    }
+}
 
 /// The least bytes of bitmaps of MASC that have so many runs: a run takes a word at least, and a
 /// bitmap a byte for its length.
@@ -285,9 +422,14 @@ pub(super) fn pack_digits<D: PartialEq>(
 /// The form of a column, and its bytes; the longest bitmap is left out if `implied`.
 ///
 /// The rule, on the whole column: bitmaps of MASC (runs), lists, or the packed form, whichever has
-/// the fewest bytes, those of the packed form counted twice, since a look-up reads all of them. Of
-/// equals the first. Bitmaps count as [`masc_least`] at least, even if one is left out.
-pub(super) fn choose(sorted: &Sorted, implied: bool, target: &mut Vec<u8>) -> Form {
+/// the fewest bytes, those of the packed form [weighed](PackedWeight), since a look-up reads all of
+/// them. Of equals the first. Bitmaps count as [`masc_least`] at least, even if one is left out.
+pub(super) fn choose(
+    sorted: &Sorted,
+    weight: PackedWeight,
+    implied: bool,
+    target: &mut Vec<u8>,
+) -> Form {
     let start = target.len();
     let runs: usize = (0..sorted.len()).map(|id| count_runs(sorted.list(id))).sum();
     let masc_least = masc_least(runs, sorted.len());
@@ -299,7 +441,7 @@ pub(super) fn choose(sorted: &Sorted, implied: bool, target: &mut Vec<u8>) -> Fo
     // If runs are few, the other forms need not be tried: a list takes a byte, and one more for
     // every 64 differences; a packed block of 128 takes two.
     let (values, entries) = (sorted.len(), sorted.entries.len());
-    let others_least = (values + (entries - values) / 64).min(PACKED_WEIGHT * (entries / 64));
+    let others_least = (values + (entries - values) / 64).min(weight.of(entries / 64));
     let mut masc = None;
     if masc_least <= others_least {
         let bytes = masc.insert(encode_masc());
@@ -311,8 +453,10 @@ pub(super) fn choose(sorted: &Sorted, implied: bool, target: &mut Vec<u8>) -> Fo
     encode_lists(sorted, target);
     let lists_len = target.len() - start;
     let mut packed = Vec::new();
-    push_numbers(&ids(sorted), &mut packed);
-    let others = lists_len.min(PACKED_WEIGHT * packed.len());
+    if weight.0.is_some() {
+        push_numbers(&ids(sorted), &mut packed);
+    }
+    let others = lists_len.min(weight.of(packed.len()));
     if masc_least <= others {
         let masc = masc.unwrap_or_else(encode_masc);
         if masc.len() <= others {
@@ -321,7 +465,7 @@ pub(super) fn choose(sorted: &Sorted, implied: bool, target: &mut Vec<u8>) -> Fo
             return Form::Bitmaps(Codec::Masc);
         }
     }
-    if lists_len <= PACKED_WEIGHT * packed.len() {
+    if lists_len <= weight.of(packed.len()) {
         return Form::Lists;
     }
     target.truncate(start);
@@ -396,32 +540,38 @@ impl<'a> PackedCursor<'a> {
         Ok(())
     }
 
-    /// The numbers of a block.
-    fn numbers(&mut self, block: u32) -> Result<&[u32], IndexError> {
-        if self.here == Some(block) {
-            return Ok(&self.numbers[..self.len]);
-        }
-        self.here = None;
+    /// A block. There is such a one.
+    fn block(&mut self, block: u32) -> Result<packed::Block<'a>, IndexError> {
         let group = block as usize / packed::GROUP;
         if group != self.group || block < self.next {
             self.go_to(group)?;
         }
-        while self.next <= block {
+        loop {
             let first = self.next.saturating_mul(packed::BLOCK_32);
             let left = self.postings.entries.saturating_sub(first);
-            self.len = left.min(packed::BLOCK_32) as usize;
+            let len = left.min(packed::BLOCK_32) as usize;
             let at = self.at + self.reader.at;
-            let bad = || self.postings.part.bad("ids", at);
-            if self.len == 0 {
-                return Err(bad());
-            }
-            let found = packed::Block::read(&mut self.reader, self.len).ok_or_else(bad)?;
-            if self.next == block {
-                found.numbers(&mut self.numbers).ok_or_else(bad)?;
-            }
+            let found = match len {
+                0 => None,
+                _ => packed::Block::read(&mut self.reader, len),
+            };
+            let found = found.ok_or_else(|| self.postings.part.bad("ids", at))?;
             self.next += 1;
+            if self.next > block {
+                return Ok(found);
+            }
         }
-        self.here = Some(block);
+    }
+
+    /// The numbers of a block.
+    fn numbers(&mut self, block: u32) -> Result<&[u32], IndexError> {
+        if self.here != Some(block) {
+            self.here = None;
+            let found = self.block(block)?;
+            let bad = || self.postings.part.bad("ids", self.at);
+            found.numbers(&mut self.numbers).ok_or_else(bad)?;
+            (self.here, self.len) = (Some(block), found.len());
+        }
         Ok(&self.numbers[..self.len])
     }
 }
@@ -438,6 +588,59 @@ pub(super) struct Postings<'a> {
 }
 
 impl<'a> Postings<'a> {
+    fn lists_head(&self) -> Result<ListsHead, IndexError> {
+        let mut reader =
+            Reader::new(self.part.read(0, self.part.len.min(5 * (1 + BITS_SHARE_LONG)))?);
+        let mut read = || {
+            let count = reader.varint32()? as usize;
+            let mut head = ListsHead { starts: 0, bits: 0, ids: [0; BITS_SHARE_LONG], count };
+            for id in head.ids.get_mut(..count)? {
+                *id = reader.varint32()?;
+            }
+            head.starts = reader.at;
+            let bits = count.checked_mul((self.entries as usize).div_ceil(8))?;
+            head.bits = self.part.len.checked_sub(bits).filter(|&end| end >= head.starts)?;
+            Some(head)
+        };
+        read().ok_or_else(|| self.part.bad("head of the lists", 0))
+    }
+
+    /// The bits of a value that has such.
+    fn bits(&self, id: u32) -> Result<&'a [u8], IndexError> {
+        let (head, len) = (self.lists_head()?, (self.entries as usize).div_ceil(8));
+        let bad = || self.part.bad("bits of a value", head.bits);
+        let bits = self.part.read(head.bits + head.place(id).ok_or_else(bad)? * len, len)?;
+        // No bit stands for an entry that is not there.
+        let past = bits.last().copied().unwrap_or(0) >> (self.entries % 8);
+        match self.entries.is_multiple_of(8) || past == 0 {
+            true => Ok(bits),
+            false => Err(bad()),
+        }
+    }
+
+    /// Whether each of some entries has a value that has bits; `None` if it has no bits. Only the
+    /// bits of these entries are read, which are given as runs; those that have it are, too.
+    pub(super) fn bits_in(
+        &self,
+        id: u32,
+        entries: &[(u32, u32)],
+    ) -> Result<Option<Vec<(u32, u32)>>, IndexError> {
+        let (head, len) = (self.lists_head()?, (self.entries as usize).div_ceil(8));
+        let Some(place) = head.place(id) else { return Ok(None) };
+        let start = head.bits + place * len;
+        let mut found = Vec::new();
+        for &(first, last) in entries {
+            let (from, to) = (first as usize / 8, last as usize / 8);
+            let bytes = self.part.read(start + from, to + 1 - from)?;
+            for entry in first..=last {
+                if bytes[entry as usize / 8 - from] >> (entry % 8) & 1 == 1 {
+                    push_run(&mut found, entry, entry + 1);
+                }
+            }
+        }
+        Ok(Some(found))
+    }
+
     /// Passes the bytes of the lists or bitmaps of some values to `each`, with their ids and where
     /// they start.
     fn strings(
@@ -446,12 +649,19 @@ impl<'a> Postings<'a> {
         each: &mut dyn FnMut(u32, usize, &mut Reader<'a>) -> Result<(), IndexError>,
     ) -> Result<(), IndexError> {
         let blocks = (self.values as usize).div_ceil(BLOCK).max(1);
-        let bytes_at = 4 * (blocks - 1);
+        let (starts_at, end) = match self.form {
+            Form::Lists => self.lists_head().map(|head| (head.starts, head.bits))?,
+            Form::Packed | Form::Bitmaps(_) => (0, self.part.len),
+        };
+        let bytes_at = starts_at + 4 * (blocks - 1);
         let start = |block: usize| -> Result<usize, IndexError> {
             match block {
                 0 => Ok(bytes_at),
-                _ if block >= blocks => Ok(self.part.len),
-                _ => Ok(bytes_at + u32_at(self.part.read(4 * (block - 1), 4)?, 0) as usize),
+                _ if block >= blocks => Ok(end),
+                _ => {
+                    let start = self.part.read(starts_at + 4 * (block - 1), 4)?;
+                    Ok(bytes_at + u32_at(start, 0) as usize)
+                }
             }
         };
         if ids.is_empty() {
@@ -467,14 +677,12 @@ impl<'a> Postings<'a> {
                     return Ok(());
                 }
                 let before = reader;
-                let skipped = reader.varint().and_then(|head| {
-                    let len = match self.form {
-                        Form::Lists if head & 1 == 0 => 0,
-                        Form::Lists => head >> 1,
-                        Form::Packed | Form::Bitmaps(_) => head,
-                    };
-                    reader.take(usize::try_from(len).ok()?)
-                });
+                let skipped = match self.form {
+                    Form::Lists => List::read(&mut reader, self.entries).map(drop),
+                    Form::Packed | Form::Bitmaps(_) => reader
+                        .varint()
+                        .and_then(|len| reader.take(usize::try_from(len).ok()?).map(drop)),
+                };
                 skipped.ok_or_else(|| self.part.bad("length of a list", from + before.at))?;
                 if id >= ids.start {
                     each(id, from + before.at, &mut { before })?;
@@ -497,7 +705,14 @@ impl<'a> Postings<'a> {
         match self.form {
             Form::Lists => self.strings(ids, &mut |id, at, reader| {
                 let each = &mut |entry| each(id, entry, entry);
-                decode_list(reader, self.entries, each).ok_or_else(|| self.part.bad("list", at))
+                let read = match List::read(reader, self.entries) {
+                    Some(List::Bits) => {
+                        for_each_bit(self.bits(id)?, each);
+                        Some(())
+                    }
+                    list => list.and_then(|list| list.decode(self.entries, each)),
+                };
+                read.ok_or_else(|| self.part.bad("list", at))
             }),
             Form::Packed => self.packed_blocks(&mut |first, block| {
                 let mut numbers = [0; packed::BLOCK];
@@ -529,9 +744,17 @@ impl<'a> Postings<'a> {
     /// Adds the entries of some values to a set.
     pub(super) fn add_to(&self, ids: Range<u32>, set: &mut BitSet) -> Result<(), IndexError> {
         match self.form {
-            Form::Lists => self.strings(ids, &mut |_, at, reader| {
-                let each = &mut |entry| set.insert(entry);
-                decode_list(reader, self.entries, each).ok_or_else(|| self.part.bad("list", at))
+            Form::Lists => self.strings(ids, &mut |id, at, reader| {
+                let read = match List::read(reader, self.entries) {
+                    Some(List::Bits) => {
+                        let words = set.words_mut().iter_mut();
+                        words.zip(words_of(self.bits(id)?)).for_each(|(word, more)| *word |= more);
+                        Some(())
+                    }
+                    list => list
+                        .and_then(|list| list.decode(self.entries, &mut |entry| set.insert(entry))),
+                };
+                read.ok_or_else(|| self.part.bad("list", at))
             }),
             _ => self.runs_of(ids, &mut |_, first, last| set.insert_run(first, last)),
         }
@@ -615,6 +838,42 @@ impl<'a> Postings<'a> {
         Ok(())
     }
 
+    /// Those of some entries that have some values, as ascending runs, if the form is packed. The
+    /// entries are given as ascending runs, too; only the blocks that they touch are read.
+    pub(super) fn packed_entries_in(
+        &self,
+        ids: &[Range<u32>],
+        entries: &[(u32, u32)],
+    ) -> Result<Vec<(u32, u32)>, IndexError> {
+        let (mut cursor, mut found) = (PackedCursor::new(*self), Vec::new());
+        // The block at hand, and where some values are in it.
+        let (mut block, mut places) = (u32::MAX, 0_u128);
+        for &(first, last) in entries {
+            let last = last.min(self.entries.saturating_sub(1));
+            let mut next = first;
+            while next <= last {
+                if next / packed::BLOCK_32 != block {
+                    block = next / packed::BLOCK_32;
+                    let here = cursor.block(block)?.places(Wanted { ranges: ids });
+                    places = here.ok_or_else(|| self.part.bad("ids", cursor.at))?;
+                }
+                let start = block * packed::BLOCK_32;
+                let end = last.min(start + (packed::BLOCK_32 - 1));
+                let to = u128::MAX >> (packed::BLOCK_32 - 1 - (end - start));
+                let mut here = places & to & u128::MAX << (next - start);
+                while here != 0 {
+                    let from = here.trailing_zeros();
+                    let len = (!(here >> from)).trailing_zeros();
+                    push_run(&mut found, start + from, start + from + len);
+                    here &= u128::MAX.checked_shl(from + len).unwrap_or(0);
+                }
+                let Some(behind) = end.checked_add(1) else { return Ok(found) };
+                next = behind;
+            }
+        }
+        Ok(found)
+    }
+
     /// The entries that have some values, if the form is packed.
     pub(super) fn packed_entries(&self, ids: &[Range<u32>]) -> Result<BitSet, IndexError> {
         let mut found = BitSet::new(self.entries);
@@ -643,13 +902,19 @@ impl<'a> Postings<'a> {
         }
         let mut weight = 0;
         self.strings(ids, &mut |_, _, reader| {
-            let head = reader.varint().unwrap_or(0);
             weight += match self.form {
-                Form::Lists if head & 1 == 0 => varint_len(head) as u64,
-                Form::Lists => head >> 1,
-                // The one that is left out is the longest.
-                _ if head == 0 => self.part.len as u64,
-                _ => head,
+                Form::Lists => {
+                    let start = reader.at;
+                    match List::read(reader, self.entries) {
+                        Some(List::Bits) => u64::from(self.entries) / 8,
+                        _ => (reader.at - start) as u64,
+                    }
+                }
+                _ => match reader.varint().unwrap_or(0) {
+                    // The one that is left out is the longest.
+                    0 => self.part.len as u64,
+                    len => len,
+                },
             };
             Ok(())
         })?;

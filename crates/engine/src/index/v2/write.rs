@@ -13,8 +13,7 @@ use super::super::sums::{self, PieceSums};
 use super::super::writer::{Pending, bad_input};
 use super::bits::push_varint;
 use super::container::tail;
-use super::packed::push_numbers;
-use super::postings::{self, Form, Sorted};
+use super::postings::{self, Form, PackedWeight, Sorted};
 use super::schema::{FlowColumn, FlowSchema, Space};
 use super::{dictionary, flows, rowmap, volumes};
 use crate::beneath::Rights;
@@ -31,18 +30,41 @@ pub(super) fn encode_column(sorted: &Sorted, column: &FlowColumn) -> Vec<u8> {
 
 /// What precedes the entries of a column: its values, and the first byte of each entry's value.
 fn head(sorted: &Sorted, column: &FlowColumn) -> Vec<u8> {
-    let mut first_bytes = Vec::new();
-    if column.has_first_bytes() {
-        let shift = 8 * (column.width - 1);
-        let mut numbers = vec![0; sorted.entries.len()];
-        for (id, value) in sorted.values.iter().enumerate() {
-            let byte = u32::try_from(value >> shift).unwrap_or(0);
-            sorted.list(id).iter().for_each(|&entry| numbers[entry as usize] = byte);
-        }
-        push_numbers(&numbers, &mut first_bytes);
+    let first_bytes = column.has_first_bytes().then(|| first_bytes(sorted, column.width));
+    head_of(&sorted.values, column.width, first_bytes.as_ref())
+}
+
+/// The first bytes of the values of entries: a column of their own, in bitmaps or lists.
+fn first_bytes(sorted: &Sorted, width: usize) -> Vec<u8> {
+    let shift = 8 * (width - 1);
+    let (mut of_entries, mut counts) = (vec![0_u8; sorted.entries.len()], [0_u32; 256]);
+    for (id, value) in sorted.values.iter().enumerate() {
+        let byte = (value >> shift).to_le_bytes()[0];
+        let list = sorted.list(id);
+        list.iter().for_each(|&entry| of_entries[entry as usize] = byte);
+        counts[usize::from(byte)] += u32::try_from(list.len()).unwrap_or(u32::MAX);
     }
-    let has_first_bytes = column.has_first_bytes();
-    head_of(&sorted.values, column.width, has_first_bytes.then_some(&first_bytes))
+    let mut bytes = Sorted { starts: vec![0], ..Sorted::default() };
+    // Where the next entry of each byte goes.
+    let (mut places, mut end) = ([0; 256], 0);
+    for (byte, place) in places.iter_mut().enumerate().filter(|(byte, _)| counts[*byte] > 0) {
+        *place = end;
+        end += counts[byte];
+        bytes.values.push(byte as u128);
+        bytes.starts.push(end);
+    }
+    bytes.entries.resize(of_entries.len(), 0);
+    for (entry, &byte) in (0..).zip(&of_entries) {
+        let place = &mut places[usize::from(byte)];
+        bytes.entries[*place as usize] = entry;
+        *place += 1;
+    }
+    let mut target = vec![0; 3];
+    target.extend(bytes.values.iter().map(|value| value.to_le_bytes()[0]));
+    let form = postings::choose(&bytes, PackedWeight::NEVER, false, &mut target);
+    target[..2].copy_from_slice(&form.code());
+    target[2] = u8::try_from(bytes.len().saturating_sub(1)).unwrap_or(u8::MAX);
+    target
 }
 
 fn head_of(values: &[u128], width: usize, first_bytes: Option<&Vec<u8>>) -> Vec<u8> {
@@ -180,7 +202,10 @@ impl<'s> FlowIndexWriter<'s> {
                 postings::encode_form(sorted, form, implied, &mut bytes);
                 form
             }
-            None => postings::choose(sorted, implied, &mut bytes),
+            None => {
+                let weight = if implied { PackedWeight::PACKETS } else { PackedWeight::FLOWS };
+                postings::choose(sorted, weight, implied, &mut bytes)
+            }
         };
         self.section(SectionKind::Column, &[&head, &bytes])?;
         self.schema.columns.push(new.with(form));
@@ -272,7 +297,7 @@ impl<'s> FlowIndexWriter<'s> {
             Digits::Bytes(digits) => postings::pack_digits(digits, |&digit| digit.into()),
             Digits::Shorts(digits) => postings::pack_digits(digits, |&digit| digit),
         };
-        let most = postings::PACKED_WEIGHT * packed.len();
+        let most = PackedWeight::PACKETS.of(packed.len());
         if postings::masc_least(runs, keys.len()) <= most {
             builder.build(digits, Codec::Masc, column)?;
             let bytes = Self::bitmaps_of(column, new.space)?;

@@ -67,17 +67,17 @@ impl<'a> Planner<'a> {
         let Some(column) = column else {
             return Ok(if sought.holds(0) { Set::All } else { Set::None });
         };
-        let most = column.value_max();
+        let (most, within) = (column.value_max(), self.within.as_deref());
         match sought {
             Sought::Equal(value) if *value > most => Ok(Set::None),
-            Sought::Equal(value) => column.masked(*value, most).map(Set::from),
-            Sought::Masked(value, mask) => column.masked(*value, *mask).map(Set::from),
+            Sought::Equal(value) => column.masked(*value, most, within).map(Set::from),
+            Sought::Masked(value, mask) => column.masked(*value, *mask, within).map(Set::from),
             Sought::Range(values) if values.is_empty() => Ok(Set::None),
             Sought::Range(values) if values.start() == values.end() => {
                 self.look_up(Some(column), &Sought::Equal(*values.start()))
             }
             Sought::Range(values) if *values.start() == 0 && *values.end() >= most => Ok(Set::All),
-            Sought::Range(values) => column.range(values.clone()).map(Set::from),
+            Sought::Range(values) => column.range(values.clone(), within).map(Set::from),
         }
     }
 
@@ -108,7 +108,8 @@ impl<'a> Planner<'a> {
         };
         let spec = field.spec();
         let behind = spec.width.bits() * (spec.digits - 1);
-        column.first_digit(behind, &mut |digit| holds(digit.into())).map(Set::from)
+        let holds = &mut |digit: u16| holds(digit.into());
+        column.first_digit(behind, holds, self.within.as_deref()).map(Set::from)
     }
 
     /// Rows in which a field is in a range.
