@@ -355,29 +355,33 @@ impl<'a> Planner<'a> {
             Expr::Not(_) => u64::MAX,
             Expr::Term(term) => match &term.test {
                 Test::Host4 { address, mask, .. } => {
-                    let (address, mask) = ((*address).into(), (*mask).into());
-                    self.digits_len(Field::IpSrc, address, mask)?.saturating_add(self.digits_len(
-                        Field::IpDst,
-                        address,
-                        mask,
-                    )?)
+                    self.ends_len(Field::IpSrc, Field::IpDst, (*address).into(), (*mask).into())?
                 }
-                Test::Host6 { address, mask, .. } => self
-                    .digits_len(Field::Ip6Src, *address, *mask)?
-                    .saturating_add(self.digits_len(Field::Ip6Dst, *address, *mask)?),
+                Test::Host6 { address, mask, .. } => {
+                    self.ends_len(Field::Ip6Src, Field::Ip6Dst, *address, *mask)?
+                }
                 Test::Mac { address, .. } => {
-                    self.digits_len(Field::EthSrc, (*address).into(), u128::MAX)?.saturating_add(
-                        self.digits_len(Field::EthDst, (*address).into(), u128::MAX)?,
-                    )
+                    self.ends_len(Field::EthSrc, Field::EthDst, (*address).into(), u128::MAX)?
                 }
                 Test::Port { ports, .. } if ports.start() == ports.end() => {
                     let port = (*ports.start()).into();
-                    self.digits_len(Field::PortSrc, port, u128::MAX)?
-                        .saturating_add(self.digits_len(Field::PortDst, port, u128::MAX)?)
+                    self.ends_len(Field::PortSrc, Field::PortDst, port, u128::MAX)?
                 }
                 _ => u64::MAX / 2,
             },
         })
+    }
+
+    /// Bytes of what is read for a value of the source or of the destination.
+    fn ends_len(&self, src: Field, dst: Field, value: u128, mask: u128) -> Result<u64, IndexError> {
+        match self.columns.read_either(src)? {
+            Some(both) => both.weight(value, mask),
+            None => {
+                let (src, dst) =
+                    (self.digits_len(src, value, mask)?, self.digits_len(dst, value, mask)?);
+                Ok(src.saturating_add(dst))
+            }
+        }
     }
 
     /// Bytes of the smallest bitmap of the whole digits of a value.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
 
 use tapdex_bitmap::{BitSet, Chunks, RunSet, union};
 
@@ -480,9 +481,10 @@ impl<'a> FlowField<'a> {
         if self.side == Side::Packet {
             return Ok(None);
         }
+        let values = self.dictionary.values()?;
         // One value needs no ids.
-        let ids = if self.len() > 1 { self.ids()? } else { Vec::new() };
-        Ok(Some(FlowValues { field: *self, ids, values: self.dictionary.values()? }))
+        let ids = if values.len() > 1 { self.ids()? } else { Vec::new() };
+        Ok(Some(FlowValues { field: *self, of_entries: Arc::new((ids, values)) }))
     }
 
     /// Its value in each row; `None` if it is a field of flows.
@@ -560,20 +562,27 @@ impl<'a> FlowField<'a> {
 #[derive(Debug)]
 pub(crate) struct FlowValues<'a> {
     field: FlowField<'a>,
-    /// The id of each entry's value; empty if there is only one value.
-    ids: Vec<u32>,
-    values: Vec<u128>,
+    /// The id of each entry's value, none if there is only one value; and the values.
+    of_entries: Arc<(Vec<u32>, Vec<u128>)>,
 }
 
 impl FlowValues<'_> {
     /// That of a flow.
     #[inline]
     pub(crate) fn get(&self, flow: u32) -> u128 {
-        let id = match self.values.len() {
+        let (ids, values) = &*self.of_entries;
+        let id = match values.len() {
             1 => 0,
-            _ => self.ids.get(self.field.entry_of(flow) as usize).copied().unwrap_or(u32::MAX),
+            _ => ids.get(self.field.entry_of(flow) as usize).copied().unwrap_or(u32::MAX),
         };
-        self.values.get(id as usize).copied().unwrap_or(0)
+        values.get(id as usize).copied().unwrap_or(0)
+    }
+
+    /// The values of the destination, if these are those of the source.
+    pub(crate) fn of_destination(&self) -> Option<Self> {
+        let field = FlowField { side: Side::Destination, ..self.field };
+        let of_entries = Arc::clone(&self.of_entries);
+        (self.field.side == Side::Source).then_some(Self { field, of_entries })
     }
 }
 

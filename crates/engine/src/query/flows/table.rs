@@ -5,14 +5,14 @@
 //! the packets are read. When it is known which conversations are shown, their flags are looked up,
 //! and their first and last packets are read for the times.
 
-use rayon::iter::ParallelIterator;
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rayon::slice::ParallelSlice;
 
 use super::{Key, Sent, Tallies, Tally};
-use crate::archive::{ArchiveError, Column, Segment, UnreadPackets};
+use crate::archive::{ArchiveError, Column, FieldColumn, Segment, UnreadPackets};
 use crate::capture::Record;
 use crate::error::IndexError;
-use crate::fields::{Field, length_class_start};
+use crate::fields::{FIELDS, Field, length_class_start};
 use crate::index::{FlowValues, MARK_RECORDS, Mark, RowValues};
 use crate::packet::{ETHERTYPE_IPV6, Fragment, Headers, protocol};
 use crate::query::control::Control;
@@ -51,18 +51,32 @@ impl<'a> FlowHeaders<'a> {
     /// Those of a segment; `None` if it does not know all fields.
     fn open(segment: &'a Segment) -> Result<Option<Self>, IndexError> {
         let columns = segment.columns();
+        if KEY_FIELDS.iter().any(|&field| columns.get(field) == Column::Unknown) {
+            return Ok(None);
+        }
+        // The destinations are in the columns of the sources.
+        let is_destination = |field: Field| {
+            FIELDS.iter().any(|spec| spec.other_end().is_some_and(|other| other.field == field))
+        };
+        let read = |&field: &Field| -> Result<Option<Option<FlowValues<'a>>>, IndexError> {
+            match columns.read(field)? {
+                None => Ok(Some(None)),
+                Some(_) if is_destination(field) => Ok(Some(None)),
+                Some(FieldColumn::Values(column)) => Ok(column.of_flows()?.map(Some)),
+                Some(FieldColumn::Digits(_)) => Ok(None),
+            }
+        };
+        let all: Vec<_> = KEY_FIELDS.par_iter().map(read).collect::<Result<_, _>>()?;
         let mut values = [const { None }; KEY_FIELDS.len()];
-        for (slot, field) in values.iter_mut().zip(KEY_FIELDS) {
-            *slot = match columns.get(field) {
-                Column::Unknown => return Ok(None),
-                Column::Zero => None,
-                Column::Known => {
-                    let Some(column) = segment.index().flow_field(field.name())? else {
-                        return Ok(None);
-                    };
-                    let Some(values) = column.of_flows()? else { return Ok(None) };
-                    Some(values)
+        for (at, (found, field)) in all.into_iter().zip(KEY_FIELDS).enumerate() {
+            let Some(found) = found else { return Ok(None) };
+            // Each destination comes behind its source.
+            values[at] = match is_destination(field) {
+                true => {
+                    let source: Option<&FlowValues<'_>> = values[at - 1].as_ref();
+                    source.and_then(FlowValues::of_destination)
                 }
+                false => found,
             };
         }
         Ok(Some(Self { values }))
