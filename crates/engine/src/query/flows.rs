@@ -316,7 +316,7 @@ impl From<(Key, Tally)> for Flow {
 #[derive(Debug, Default)]
 struct Tallies {
     /// The numbers of conversations.
-    numbers: HashMap<Key, u32, foldhash::fast::RandomState>,
+    numbers: HashMap<Key, u32>,
     /// By their numbers.
     all: Vec<(Key, Tally)>,
     other_packets: u64,
