@@ -14,6 +14,7 @@ use tapdex_engine::capture::{self, CaptureWriter, FileFormat, Interface};
 use tapdex_engine::fields::{FIELDS, FieldSet, Packet, length_class, length_class_start};
 use tapdex_engine::index::{Index, MARK_RECORDS};
 use tapdex_engine::packet::{Headers, decode};
+use tapdex_engine::testing::segment::check_lookups;
 use tapdex_engine::traffic::{Profile, Traffic};
 
 const CODECS: [CodecChoice; 4] = [
@@ -197,6 +198,7 @@ impl Place {
             assert_eq!(index.version(), 2);
             let verified = index.verify(&mut |_| {});
             assert!(verified.is_sound(), "{codec}: {verified:?}");
+            check_lookups(&index, &[53]).unwrap();
             let (some, others) = rest.split_at(index.rows() as usize);
             check(&read(&path, Some(&self.capture)), some, &codec.to_string());
             rest = others;

@@ -1,5 +1,6 @@
 //! Segments of made-up traffic, and every question that one can be asked.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use tapdex_bitmap::Chunks;
@@ -209,6 +210,66 @@ fn check_algebra(some: &Conversations<'_>, all: u32) {
     assert!(some.clone().or(some.clone().complement()).is_all());
 }
 
+/// The value of a field in each row.
+fn values_of(field: FlowField<'_>, rows: u32) -> Result<Vec<u128>, IndexError> {
+    let mut values = vec![0; rows as usize];
+    field.for_each_run(&mut |value, first, last| {
+        values[first as usize..=last as usize].fill(value);
+    })?;
+    Ok(values)
+}
+
+/// Compares look-ups of either end, by the field of one, with what a scan of both finds.
+fn check_either(index: &Index, field: FlowField<'_>, values: &[u128]) -> Result<(), IndexError> {
+    let (Some(both), [src, dst]) = (field.either_end(), &field.column().names[..]) else {
+        return Ok(());
+    };
+    let (Some(src), Some(dst)) = (index.flow_field(src)?, index.flow_field(dst)?) else {
+        return Ok(());
+    };
+    let all = index.rows();
+    let (src, dst) = (values_of(src, all)?, values_of(dst, all)?);
+    let scan = |holds: &dyn Fn(u128) -> bool| -> Answer {
+        let rows = (0..all.into()).zip(src.iter().zip(&dst));
+        rows.filter(|(_, (a, b))| holds(**a) || holds(**b)).map(|(row, _)| row).collect()
+    };
+    let own = src.iter().step_by(src.len() / 3 + 1).copied();
+    for value in values.iter().map(|value| value & field.value_max()).chain(own) {
+        let found = |found| rows_of(found, all);
+        assert_eq!(found(both.equals(value, None)?), scan(&|v| v == value), "{value}");
+        assert_eq!(found(both.range(0..=value, None)?), scan(&|v| v <= value), "{value}");
+        let above = found(both.range(value..=u128::MAX, None)?);
+        assert_eq!(above, scan(&|v| v >= value), "{value}");
+        let odd = found(both.matching(&mut |v| v & 1 == value & 1, None)?);
+        assert_eq!(odd, scan(&|v| v & 1 == value & 1), "{value}");
+    }
+    Ok(())
+}
+
+/// Compares what is in both or in one of two sets of conversations with their rows: small sets,
+/// and large ones.
+fn check_pairs(index: &Index) -> Result<(), IndexError> {
+    let mut sets = Vec::new();
+    for name in field_names(index) {
+        let Some(field) = index.flow_field(&name)? else { continue };
+        let some = field.count(None)?.get(1).map_or(1, |count| count.0);
+        for found in [field.equals(some, None)?, either(field).matching(&mut |v| v & 1 == 1, None)?]
+        {
+            if let Found::Conversations(set, _) = found {
+                let rows: BTreeSet<u32> = set.clone().into_rows().ids().collect();
+                sets.push((set, rows));
+            }
+        }
+    }
+    let pairs = sets.iter().enumerate().flat_map(|(n, a)| sets[n..].iter().map(move |b| (a, b)));
+    for ((a, a_rows), (b, b_rows)) in pairs {
+        let rows = |set: Conversations<'_>| set.into_rows().ids().collect::<BTreeSet<u32>>();
+        assert_eq!(rows(a.clone().and(b.clone())), a_rows & b_rows);
+        assert_eq!(rows(a.clone().or(b.clone())), a_rows | b_rows);
+    }
+    Ok(())
+}
+
 /// Some sets of conversations that are few, with their rows.
 fn few_conversations(index: &Index) -> Result<Vec<(Within, Answer)>, IndexError> {
     let mut sets = Vec::new();
@@ -232,13 +293,12 @@ fn few_conversations(index: &Index) -> Result<Vec<(Within, Answer)>, IndexError>
 pub fn check_lookups(index: &Index, values: &[u128]) -> Result<usize, IndexError> {
     let all = index.rows();
     let few = few_conversations(index)?;
+    check_pairs(index)?;
     let mut within_few = 0;
     for name in field_names(index) {
         let Some(field) = index.flow_field(&name)? else { continue };
-        let mut column = vec![0; all as usize];
-        field.for_each_run(&mut |value, first, last| {
-            column[first as usize..=last as usize].fill(value);
-        })?;
+        check_either(index, field, values)?;
+        let column = values_of(field, all)?;
         let scan = |holds: &dyn Fn(u128) -> bool| -> Answer {
             (0..all.into()).zip(&column).filter(|(_, v)| holds(**v)).map(|(row, _)| row).collect()
         };

@@ -185,17 +185,46 @@ fn unpack_any(bytes: &[u8], bits: u32, target: &mut [u32]) {
     let mask = u64::MAX >> (64 - bits.min(32));
     for (i, slot) in target.iter_mut().enumerate() {
         let at = i * bits as usize;
-        let rest = bytes.get(at / 8..).unwrap_or_default();
-        let word = match rest.first_chunk() {
-            Some(word) => u64::from_le_bytes(*word),
-            None => {
-                let mut word = [0; 8];
-                word[..rest.len()].copy_from_slice(rest);
-                u64::from_le_bytes(word)
-            }
-        };
+        let word = word_at(bytes.get(at / 8..).unwrap_or_default());
         *slot = u32::try_from(word >> (at % 8) & mask).unwrap_or(0);
     }
+}
+
+/// The bits of bytes as words, the last one filled up with zeros.
+pub(super) fn words_of(bits: &[u8]) -> impl Iterator<Item = u64> {
+    bits.chunks(8).map(word_at)
+}
+
+/// The first eight bytes; if there are fewer, zeros follow.
+#[inline(always)]
+fn word_at(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(word)
+        }
+    }
+}
+
+/// Passes the numbers of the bits that are set to `each`.
+#[inline(always)]
+pub(super) fn for_each_bit(bits: &[u8], each: &mut impl FnMut(u32)) {
+    for (base, mut word) in (0..).step_by(64).zip(words_of(bits)) {
+        while word != 0 {
+            each(base + word.trailing_zeros());
+            word &= word - 1;
+        }
+    }
+}
+
+/// Appends a bit for each of so many numbers, set for some of them: the low bits of a byte first.
+pub(super) fn push_bits(numbers: impl Iterator<Item = usize>, count: usize, target: &mut Vec<u8>) {
+    let start = target.len();
+    target.resize(start + count.div_ceil(8), 0);
+    let bits = &mut target[start..];
+    numbers.for_each(|number| bits[number / 8] |= 1 << (number % 8));
 }
 
 /// A little-endian number of four bytes.

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use tapdex_bitmap::{BitSet, RunSet};
 
 use super::super::reader::Index;
-use super::field::{Runs, inverse, invert, joined, merged, push_run};
+use super::field::{Runs, bits_of_runs, inverse, invert, joined, merged, push_run};
 use crate::error::IndexError;
 
 /// Some conversations of a segment, or one of the two flows of some, and so all their rows.
@@ -34,11 +34,7 @@ impl Members {
     fn into_bits(self, conversations: u32) -> Vec<u64> {
         match self {
             Self::Bits(words) => words,
-            Self::Runs(runs) => {
-                let mut bits = BitSet::new(conversations);
-                runs.iter().for_each(|&(first, last)| bits.insert_run(first, last));
-                bits.into_words()
-            }
+            Self::Runs(runs) => bits_of_runs(&runs, conversations).into_words(),
         }
     }
 

@@ -14,8 +14,7 @@
 
 use std::ops::Range;
 
-use super::bits::{Reader, push_varint, u32_at};
-use super::postings::{for_each_bit, words_of};
+use super::bits::{Reader, for_each_bit, push_bits, push_varint, u32_at, words_of};
 use super::section::Part;
 use crate::error::IndexError;
 
@@ -31,15 +30,9 @@ pub(super) fn bits_len(values: usize, width: usize) -> Option<usize> {
 /// Appends the dictionary of ascending values of `width` bytes.
 pub(super) fn encode(values: &[u128], width: usize, target: &mut Vec<u8>) {
     if let Some(len) = bits_len(values.len(), width) {
-        let start = target.len();
-        target.resize(start + len, 0);
-        for value in values {
-            let value = usize::try_from(*value).unwrap_or(0);
-            if let Some(byte) = target[start..].get_mut(value / 8) {
-                *byte |= 1 << (value % 8);
-            }
-        }
-        return;
+        // They have at most two bytes.
+        let values = values.iter().map(|&value| usize::try_from(value).unwrap_or(0));
+        return push_bits(values, 8 * len, target);
     }
     for block in values.chunks(BLOCK) {
         target.extend(&block[0].to_le_bytes()[..width]);

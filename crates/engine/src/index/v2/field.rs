@@ -309,11 +309,9 @@ impl<'a> FlowField<'a> {
         if let (Side::Packet, Form::Bitmaps(_)) = (self.side, self.column.form) {
             return Ok(Found::Some(self.bitmaps(&ids)?, weight));
         }
-        let picked = match within {
-            Some(within) => match self.picked_within(&ids, within)? {
-                Some(runs) => Picked::Runs(runs),
-                None => picked(&self.postings, ids, weight)?,
-            },
+        let inside = within.map_or(Ok(None), |within| self.picked_within(&ids, within))?;
+        let picked = match inside {
+            Some(runs) => Picked::Runs(runs),
             None => picked(&self.postings, ids, weight)?,
         };
         self.found(picked, weight)
@@ -661,6 +659,13 @@ fn picked(postings: &Postings<'_>, ids: Ids, weight: u64) -> Result<Picked, Inde
     Ok(if is_inverse { picked.inverse(entries) } else { picked })
 }
 
+/// Runs as a bit for each of so many numbers.
+pub(super) fn bits_of_runs(runs: &[(u32, u32)], numbers: u32) -> BitSet {
+    let mut bits = BitSet::new(numbers);
+    runs.iter().for_each(|&(first, last)| bits.insert_run(first, last));
+    bits
+}
+
 /// Appends the rows of a range, unless it is empty.
 pub(super) fn push_run(runs: &mut Vec<(u32, u32)>, start: u32, end: u32) {
     if start >= end {
@@ -677,11 +682,7 @@ impl Picked {
     fn into_bits(self, entries: u32) -> BitSet {
         match self {
             Self::Bits(bits) => bits,
-            Self::Runs(runs) => {
-                let mut bits = BitSet::new(entries);
-                runs.iter().for_each(|&(first, last)| bits.insert_run(first, last));
-                bits
-            }
+            Self::Runs(runs) => bits_of_runs(&runs, entries),
         }
     }
 

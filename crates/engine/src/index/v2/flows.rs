@@ -58,6 +58,18 @@ fn places(words: &[u64]) -> u128 {
     word(0) | word(1) << 64
 }
 
+/// The packets of some conversations of a block of so many, bit by bit: from what the block starts
+/// with, or from its rows if these are all.
+#[inline(always)]
+fn packets_in(places: u128, len: usize, mut bytes: Reader<'_>, rows: Range<u32>) -> Option<u64> {
+    let all = u128::MAX >> (BLOCK - len);
+    if places & all == all {
+        return Some(u64::from(rows.end.saturating_sub(rows.start)));
+    }
+    let sum = Block::read(&mut bytes, len)?.sum(places)?;
+    Some(sum + u64::from((places & all).count_ones()))
+}
+
 /// The rows of a block of conversations.
 #[derive(Debug, Clone)]
 struct FlowBlock<'a> {
@@ -159,15 +171,11 @@ impl<'a> Flows<'a> {
         if places == 0 {
             return Ok(0);
         }
-        let all = u128::MAX >> (BLOCK - self.block_len(number));
-        if places & all == all {
-            let (start, end) = (self.first_row(number)?, self.first_row(number + 1)?);
-            return Ok(u64::from(end.saturating_sub(start)));
-        }
-        let (packets, _) = self.packets(number)?;
-        let sum = packets.sum(places & all);
-        let sum = sum.ok_or_else(|| self.part.bad("packets of flows", 0))?;
-        Ok(sum + u64::from((places & all).count_ones()))
+        let rows = self.first_row(number)?..self.first_row(number + 1)?;
+        let (from, to) = (self.start(number)?, self.start(number + 1)?);
+        let bytes = Reader::new(self.part.read(from, to.saturating_sub(from))?);
+        let found = packets_in(places, self.block_len(number), bytes, rows);
+        found.ok_or_else(|| self.part.bad("packets of flows", from))
     }
 
     /// The packets of conversations, given as ascending runs that do not touch.
@@ -227,13 +235,8 @@ impl<'a> Flows<'a> {
 
     /// The packets of conversations, a bit for each.
     pub(super) fn packets_of_bits(&self, words: &[u64]) -> Result<u64, IndexError> {
-        self.for_each_block([words, words], &mut |[places, _], len, mut reader, rows| {
-            let all = u128::MAX >> (BLOCK - len);
-            if places & all == all {
-                return Some(u64::from(rows.end.saturating_sub(rows.start)));
-            }
-            let sum = Block::read(&mut reader, len)?.sum(places)?;
-            Some(sum + u64::from((places & all).count_ones()))
+        self.for_each_block([words, words], &mut |[places, _], len, reader, rows| {
+            packets_in(places, len, reader, rows)
         })
     }
 

@@ -66,7 +66,12 @@ impl<'a> FlowHeaders<'a> {
                 Some(FieldColumn::Digits(_)) => Ok(None),
             }
         };
-        let all: Vec<_> = KEY_FIELDS.par_iter().map(read).collect::<Result<_, _>>()?;
+        // Threads take longer to start than a few flows take to be read.
+        let is_large = segment.note().flows > FLOWS_AT_A_TIME as u64;
+        let all: Vec<_> = match is_large {
+            true => KEY_FIELDS.par_iter().map(read).collect::<Result<_, _>>()?,
+            false => KEY_FIELDS.iter().map(read).collect::<Result<_, _>>()?,
+        };
         let mut values = [const { None }; KEY_FIELDS.len()];
         for (at, (found, field)) in all.into_iter().zip(KEY_FIELDS).enumerate() {
             let Some(found) = found else { return Ok(None) };
