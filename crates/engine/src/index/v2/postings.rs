@@ -1,9 +1,9 @@
-//! Which entries of a column have which value, in one of three forms: [lists], [packed ids](ids), or
-//! bitmaps of one codec.
+//! Which entries of a column have which value, in one of three forms: [lists], [packed ids](ids),
+//! or bitmaps of one codec.
 //!
-//! Bitmaps are laid out as lists are: a varint with the number of bytes, and the bitmap. In a column
-//! of packets the longest bitmap, the first of those if there are several, is left out and has no
-//! bytes: the value is that of all entries that are in no other bitmap.
+//! Bitmaps are laid out as lists are: a varint with the number of bytes, and the bitmap. In a
+//! column of packets the longest bitmap, the first of those if there are several, is left out and
+//! has no bytes: the value is that of all entries that are in no other bitmap.
 
 mod choose;
 mod ids;
