@@ -10,6 +10,7 @@ mod codecs;
 mod growth;
 mod hipes;
 mod imc13;
+mod interleave;
 mod masc;
 mod open;
 mod peers;
@@ -69,6 +70,8 @@ enum Command {
     Open(open::Args),
     /// Indexing captures and searching them, beside tcpdump and tshark.
     Archive(archive::Args),
+    /// Sizes if the packets of a conversation were in order of arrival, whatever their direction.
+    Interleave(interleave::Args),
 }
 
 /// What `all` runs.
@@ -110,6 +113,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::BuildMemory(args) => build_memory::run(args),
         Command::Open(args) => open::run(args),
         Command::Archive(args) => archive::run(args),
+        Command::Interleave(args) => interleave::run(args),
     }
 }
 

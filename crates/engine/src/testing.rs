@@ -1,5 +1,5 @@
-//! A disk and a device that fail, tables with a plain scan as the oracle, and the body of the fuzz
-//! target.
+//! A disk and a device that fail, tables with a plain scan as the oracle, rows to be written in
+//! another order, and the body of the fuzz target.
 //!
 //! A check panics when something is wrong. The fuzz target only wraps [`fuzz_index_open`].
 
@@ -13,6 +13,7 @@ pub mod filters;
 mod forge;
 mod memory_disk;
 pub mod mutate;
+mod order;
 mod recording;
 pub mod segment;
 mod segment_device;
@@ -23,6 +24,7 @@ pub use container::Parts;
 pub use decode::fuzz_decode_frame;
 pub use disk::{Call, EIO, ENOSPC, FaultyDisk, Gate, Operation};
 pub use forge::{forge_note, fuzz_index_open, mend, relocate};
+pub use order::OrderedRows;
 pub use recording::fuzz_recording;
 pub use segment_device::{Fault, PlainDevice};
 pub use table::{Table, check_index, check_lookups, sample_marks};
