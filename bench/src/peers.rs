@@ -1,6 +1,7 @@
 //! `tapdex-bench peers`: building, sizes and set algebra beside croaring and roaring; searching
-//! beside tcpdump, tshark and DuckDB over Parquet.
+//! beside tcpdump, tshark, DuckDB over Parquet, and a croaring bitmap for each value.
 
+mod bitmaps;
 mod building;
 mod duckdb;
 mod searching;

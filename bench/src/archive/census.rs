@@ -1,5 +1,6 @@
 //! Filters that find from one packet to half of them, chosen from what a capture has in it.
 
+mod sets;
 mod sql;
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use tapdex_engine::packet::{
 };
 
 use super::captures::Capture;
+pub use sets::Sets;
 
 /// A question, in the languages of the peers.
 #[derive(Debug, Clone)]
@@ -29,6 +31,8 @@ pub struct Question {
     /// The same for a database of header fields, with libpcap's meaning: queries that all count the
     /// same in a table named `packets`; none if no header field answers it.
     pub sql: Vec<String>,
+    /// The same for sets of packets; none if an index has no field that answers it.
+    pub sets: Option<Sets>,
 }
 
 /// Addresses and ports of a TCP flow, the smaller end first.
@@ -125,7 +129,8 @@ pub fn questions(capture: &Capture) -> anyhow::Result<Vec<Question>> {
     let rare_host = nearest(&census.hosts, rare, tenth).context("no host")?.into();
     let dns_host = nearest(&census.dns, capture.packets / 10_000, tenth).context("no DNS")?.into();
     let ip6_host = Ipv6Addr::from(nearest(&census.ip6, rare, tenth).context("no IPv6")?);
-    let ether = nearest(&census.ether, rare, tenth).context("no Ethernet")?.to_be_bytes();
+    let address = nearest(&census.ether, rare, tenth).context("no Ethernet")?;
+    let ether = address.to_be_bytes();
     let ether = ether[2..].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":");
     let nobody: Ipv4Addr = (0xC000_0200..=0xC000_02FF)
         .find(|host| !census.hosts.contains_key(host))
@@ -135,11 +140,12 @@ pub fn questions(capture: &Capture) -> anyhow::Result<Vec<Question>> {
     let [(a, p), (b, q)] = rare_flow.map(|(host, port)| (Ipv4Addr::from(host), port));
     let [(c, port_c), (d, port_d)] = busy.map(|(host, port)| (Ipv4Addr::from(host), port));
     let server_port = port_c.min(port_d);
-    let question = |what, pcap: String, display: String, sql: Vec<String>| Question {
+    let question = |what, pcap: String, display: String, sql: Vec<String>, sets| Question {
         what,
         pcap,
         display,
         sql,
+        sets,
     };
     let host = |host: Ipv4Addr| {
         format!(
@@ -158,30 +164,35 @@ pub fn questions(capture: &Capture) -> anyhow::Result<Vec<Question>> {
                  tcp.port#1 == {p} && tcp.port#1 == {q}"
             ),
             sql::flow(rare_flow.map(|end| end.0), &[protocol::TCP], rare_flow.map(|end| end.1)),
+            Some(sets::flow([a, b], true, [p, q])),
         ),
         question(
             "a rare host",
             format!("host {rare_host}"),
             format!("!vlan && {}", host(rare_host)),
             sql::host(rare_host),
+            Some(sets::host(rare_host)),
         ),
         question(
             "an IPv6 host",
             format!("host {ip6_host}"),
             format!("!vlan && eth.type == 0x86dd && ipv6.addr#1 == {ip6_host}"),
-            vec![],
+            sql::host6(ip6_host),
+            Some(sets::host6(ip6_host)),
         ),
         question(
             "an Ethernet host",
             format!("ether host {ether}"),
             format!("eth.addr#1 == {ether}"),
-            vec![],
+            sql::ether(address),
+            Some(sets::ether(address)),
         ),
         question(
             "an absent host",
             format!("host {nobody}"),
             format!("!vlan && {}", host(nobody)),
             sql::host(nobody),
+            Some(sets::host(nobody)),
         ),
         question(
             "two hosts and a port",
@@ -196,30 +207,35 @@ pub fn questions(capture: &Capture) -> anyhow::Result<Vec<Question>> {
                 &[protocol::TCP, protocol::UDP, protocol::SCTP],
                 [server_port; 2],
             ),
+            Some(sets::flow([c, d], false, [server_port; 2])),
         ),
         question(
             "DNS of a host",
             format!("udp port 53 and host {dns_host}"),
             format!("!vlan && ip.proto#1 == 17 && udp.port#1 == 53 && ip.addr#1 == {dns_host}"),
             sql::host_port(dns_host, protocol::UDP, 53),
+            Some(sets::host_port(dns_host, protocol::UDP, 53)),
         ),
         question(
             "a protocol",
             "icmp".into(),
             "!vlan && ip.proto#1 == 1".into(),
             sql::protocol(protocol::ICMP),
+            Some(sets::protocol(protocol::ICMP)),
         ),
         question(
             "flags",
             "tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn".into(),
             "!vlan && ip.proto#1 == 6 && tcp.flags.syn == 1 && tcp.flags.ack == 0".into(),
             sql::flags(0x12, 0x02),
+            Some(sets::flags(0x12, 0x02)),
         ),
         question(
             "a port",
             "tcp port 443".into(),
             format!("!vlan && {TCP} && tcp.port#1 == 443"),
             sql::port(protocol::TCP, 443),
+            Some(sets::port(protocol::TCP, 443)),
         ),
         question(
             "a network",
@@ -228,6 +244,7 @@ pub fn questions(capture: &Capture) -> anyhow::Result<Vec<Question>> {
              arp.dst.proto_ipv4 == 10.0.0.0/8)"
                 .into(),
             sql::net(Ipv4Addr::new(10, 0, 0, 0), 8),
+            Some(sets::net(Ipv4Addr::new(10, 0, 0, 0), 8)),
         ),
         question(
             "no column knows it",
@@ -235,13 +252,21 @@ pub fn questions(capture: &Capture) -> anyhow::Result<Vec<Question>> {
             "!vlan && ip.proto#1 == 6 && tcp.hdr_len == 20 && tcp.payload[0:4] == 47:45:54:20"
                 .into(),
             vec![],
+            None,
         ),
-        question("a length", "greater 1000".into(), "frame.len >= 1000".into(), sql::length(1000)),
+        question(
+            "a length",
+            "greater 1000".into(),
+            "frame.len >= 1000".into(),
+            sql::length(1000),
+            None,
+        ),
         question(
             "tagged",
             "vlan and udp".into(),
             format!("!ieee8021ad && count(vlan.id) == 1 && {UDP}"),
             sql::tagged(protocol::UDP),
+            Some(sets::tagged(protocol::UDP)),
         ),
     ])
 }

@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{anyhow, ensure};
 use tapdex_bench::Seconds;
 use tapdex_engine::archive::{Archive, CodecChoice};
-use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::{Filter, Syntax};
+use tapdex_engine::query::{Query, Search};
 use tapdex_engine::time::TimeRange;
 
 use super::captures::{Capture, Folder, Pair};
@@ -52,9 +52,18 @@ impl<'a> Side<'a> {
 
     /// Counts in this process, everything from scratch.
     pub fn count_here(&self, question: &Question) -> anyhow::Result<()> {
-        let filter = Filter::parse_as(Syntax::Pcap, &question.pcap, 0)?;
-        let query = Query::new(filter, TimeRange::ALL);
-        let answers = Archive::open(&self.archive)?.search(&query)?.count()?;
+        let query = query(question)?;
+        self.count_again(&self.open()?.search(&query)?, question)
+    }
+
+    /// Opens the archive.
+    pub fn open(&self) -> anyhow::Result<Archive> {
+        Ok(Archive::open(&self.archive)?)
+    }
+
+    /// Counts in this process, where the archive is open and the filter read.
+    pub fn count_again(&self, search: &Search<'_>, question: &Question) -> anyhow::Result<()> {
+        let answers = search.count()?;
         ensure!(answers.is_complete(), "{question:?}: {:?}", answers.gaps);
         self.check("tapdex, in process", question, answers.count())
     }
@@ -108,6 +117,12 @@ impl<'a> Side<'a> {
         let found = output.stdout.iter().filter(|byte| **byte == b'\n').count();
         self.check("tshark", question, found as u64)
     }
+}
+
+/// The filter of a question, read.
+pub fn query(question: &Question) -> anyhow::Result<Query> {
+    let filter = Filter::parse_as(Syntax::Pcap, &question.pcap, 0)?;
+    Ok(Query::new(filter, TimeRange::ALL))
 }
 
 /// What a filter found, and how long everybody took.

@@ -178,37 +178,90 @@ pub struct Way {
     /// Stem of the file, and name of the view of it.
     pub stem: &'static str,
     pub rows: Rows,
-    /// What is said to DuckDB's COPY.
-    pub options: &'static str,
+    /// Whether row groups have bloom filters.
+    pub has_filters: bool,
+    /// What else is said to DuckDB's COPY.
+    options: &'static str,
     /// Whether it is searched.
     pub is_searched: bool,
 }
 
-/// The Parquet files that are made: two with what DuckDB does of itself, snappy and version 1, and
-/// one with what makes it smaller.
-pub const WAYS: [Way; 3] = [
+/// Snappy and version 1, which DuckDB does of itself.
+const USUAL: &str = "COMPRESSION snappy, PARQUET_VERSION V1";
+
+/// The Parquet files that are made: in either order with and without bloom filters, and one with
+/// what makes it smaller.
+pub const WAYS: [Way; 5] = [
     Way {
         name: "by arrival",
         stem: "arrival",
         rows: Rows::Arrival,
-        options: "COMPRESSION snappy, PARQUET_VERSION V1",
+        has_filters: false,
+        options: USUAL,
         is_searched: true,
     },
     Way {
         name: "by flow",
         stem: "flow",
         rows: Rows::Flow,
-        options: "COMPRESSION snappy, PARQUET_VERSION V1",
+        has_filters: false,
+        options: USUAL,
+        is_searched: true,
+    },
+    Way {
+        name: "by arrival, bloom filters",
+        stem: "arrival_bloom",
+        rows: Rows::Arrival,
+        has_filters: true,
+        options: USUAL,
+        is_searched: true,
+    },
+    Way {
+        name: "by flow, bloom filters",
+        stem: "flow_bloom",
+        rows: Rows::Flow,
+        has_filters: true,
+        options: USUAL,
         is_searched: true,
     },
     Way {
         name: "by flow, zstd, version 2",
         stem: "flow_zstd",
         rows: Rows::Flow,
+        has_filters: false,
         options: "COMPRESSION zstd, PARQUET_VERSION V2",
         is_searched: false,
     },
 ];
+
+/// Columns that questions with few answers are about, for which bloom filters are of use.
+const PROBED: [&str; 10] = [
+    "eth_dst",
+    "eth_src",
+    "ip_src",
+    "ip_dst",
+    "port_src",
+    "port_dst",
+    "ip6_src_high",
+    "ip6_src_low",
+    "ip6_dst_high",
+    "ip6_dst_low",
+];
+/// An IPv4 address that no packet has as its source.
+const ABSENT: u32 = u32::MAX;
+
+/// The bloom filters of a Parquet file.
+#[derive(Debug, Clone, Copy)]
+pub struct Filters {
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Column chunks of addresses and ports that have any, and how many of them have a filter.
+    pub chunks: u64,
+    pub with_filter: u64,
+    /// Row groups, and how many of them their filter rules out for an absent address.
+    pub groups: u64,
+    pub ruled_out: u64,
+}
 
 /// DuckDB, waiting for statements.
 pub struct DuckDb {
@@ -293,8 +346,9 @@ impl DuckDb {
             Rows::Flow => format!(" ORDER BY {}", flow_order()),
         };
         let statement = format!(
-            "COPY (SELECT * FROM packets{order}) TO {} (FORMAT parquet, {})",
+            "COPY (SELECT * FROM packets{order}) TO {} (FORMAT parquet, WRITE_BLOOM_FILTER {}, {})",
             quoted(target),
+            way.has_filters,
             way.options
         );
         Ok(self.run(&statement)?.seconds)
@@ -323,6 +377,30 @@ impl DuckDb {
             others.join(", ")
         );
         Ok(self.number(&statement)?.1)
+    }
+
+    /// What bloom filters a Parquet file has.
+    pub fn filters(&mut self, parquet: &Path) -> anyhow::Result<Filters> {
+        let file = quoted(parquet);
+        let of_file = |what: &str| format!("SELECT {what} FROM parquet_metadata({file})");
+        let probed: Vec<String> = PROBED.iter().map(|name| format!("'{name}'")).collect();
+        let chunks = format!(
+            "{} WHERE path_in_schema IN ({}) AND stats_null_count < num_values",
+            of_file("count(*)"),
+            probed.join(", ")
+        );
+        let probe = format!(
+            "SELECT count(*) FROM parquet_bloom_probe({file}, 'ip_src', {ABSENT}::UINTEGER) \
+             WHERE bloom_filter_excludes"
+        );
+        let mut number = |statement: &str| anyhow::Ok(self.number(statement)?.1);
+        Ok(Filters {
+            bytes: number(&of_file("CAST(coalesce(sum(bloom_filter_length), 0) AS BIGINT)"))?,
+            chunks: number(&chunks)?,
+            with_filter: number(&format!("{chunks} AND bloom_filter_offset IS NOT NULL"))?,
+            groups: number(&of_file("count(DISTINCT row_group_id)"))?,
+            ruled_out: number(&probe)?,
+        })
     }
 }
 

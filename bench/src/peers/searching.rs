@@ -1,4 +1,5 @@
-//! The same captures indexed and searched: tapdex, tcpdump, tshark, and DuckDB over Parquet.
+//! The same captures indexed and searched: tapdex, tcpdump, tshark, DuckDB over Parquet, and a
+//! croaring bitmap for each value.
 
 use std::cell::RefCell;
 use std::fs;
@@ -11,13 +12,14 @@ use tapdex_bench::Seconds;
 use tapdex_engine::archive::Archive;
 use tapdex_report::{Bar, Bars, Line, Lines, Plot, Report, Sheet};
 
-use super::duckdb::{self, DuckDb, MISSING, WAYS, Way};
+use super::bitmaps::{self, ValueBitmaps};
+use super::duckdb::{self, DuckDb, Filters, MISSING, WAYS, Way};
 use super::{Args, digits, ratio, spread, spreads};
 use crate::archive::captures::{self, Capture, Folder, Pair};
 use crate::archive::census::{Question, questions};
 use crate::archive::indexing::{Job, in_turns, summary};
 use crate::archive::process;
-use crate::archive::searching::Side;
+use crate::archive::searching::{Side, query};
 
 /// A contestant that says itself how long it took, in seconds.
 type Turn<'a> = Job<'a, f64>;
@@ -46,9 +48,16 @@ pub fn report(
         made.push(Made::new(args, folder, &pair.whole, duckdb.as_ref())?);
     }
     making(args, &made, report)?;
-    for (pair, made) in pairs.into_iter().zip(&made) {
-        let lines = contest(args, folder, pair, made, duckdb.as_ref())?;
+    let mut of_values = Vec::new();
+    for pair in pairs {
+        eprintln!("making bitmaps of the values of {}", pair.whole.name);
+        of_values.push(ValueBitmaps::new(&pair.whole, folder)?);
+    }
+    bitmaps::sizes(&of_values, report)?;
+    for ((pair, made), bitmaps) in pairs.into_iter().zip(&made).zip(of_values) {
+        let lines = contest(args, folder, pair, made, duckdb.as_ref(), &bitmaps)?;
         searching(pair, &lines, duckdb.is_some(), report)?;
+        value_bitmaps(pair, &lines, report)?;
         if !args.skip_tshark {
             tshark(pair, &lines, report)?;
         }
@@ -66,6 +75,8 @@ struct Product {
     steps: [Option<Seconds>; 3],
     bytes: u64,
     field_bytes: u64,
+    /// Of a Parquet file.
+    filters: Option<Filters>,
 }
 
 /// The products of a capture, ours first.
@@ -108,17 +119,25 @@ impl<'a> Made<'a> {
         let (bytes, field_bytes) = sizes;
         let (name, label) = ("tapdex index".to_owned(), "index".to_owned());
         let steps_ours = [None, None, Some(summary(ours))];
-        let mut products = vec![Product { name, label, steps: steps_ours, bytes, field_bytes }];
+        let mut products =
+            vec![Product { name, label, steps: steps_ours, bytes, field_bytes, filters: None }];
         if let Some(duckdb) = duckdb {
             let mut duckdb = duckdb.borrow_mut();
             let steps: Vec<Seconds> = steps.into_iter().map(summary).collect();
             for ((way, path), &write) in parquets.iter().zip(&steps[2..]) {
+                let filters = duckdb.filters(path)?;
+                let is_as_asked = match way.has_filters {
+                    true => filters.with_filter > 0 && filters.ruled_out > 0,
+                    false => filters.bytes == 0,
+                };
+                ensure!(is_as_asked, "bloom filters of {}: {filters:?}", path.display());
                 products.push(Product {
                     name: format!("Parquet, {}", way.name),
                     label: way.stem.replace('_', " "),
                     steps: [Some(steps[0]), Some(steps[1]), Some(write)],
                     bytes: path.metadata()?.len(),
                     field_bytes: duckdb.field_bytes(path)?,
+                    filters: Some(filters),
                 });
             }
         }
@@ -154,18 +173,29 @@ fn making(args: &Args, made: &[Made<'_>], report: &mut Report<'_>) -> anyhow::Re
             "M packets/s",
             "bytes a packet",
             "of them header fields",
+            "of them bloom filters",
+            "chunks with filter",
+            "groups ruled out",
         ],
     );
     let mut bars = Vec::new();
     for Made { capture, products, .. } in made {
         let packets = capture.packets as f64;
-        for Product { name, label, steps, bytes, field_bytes } in products {
+        for Product { name, label, steps, bytes, field_bytes, filters } in products {
             let all: f64 = steps.iter().flatten().map(|time| time.median).sum();
             let mut row = vec![capture.name.clone(), name.clone()];
             row.extend(steps.map(|time| time.map_or("-".to_owned(), |time| digits(time.median))));
             row.push(digits(all));
             row.push(digits(packets / all / 1e6));
             row.extend([*bytes, *field_bytes].map(|bytes| digits(bytes as f64 / packets)));
+            row.extend(match filters.filter(|filters| filters.bytes > 0) {
+                None => ["-"; 3].map(str::to_owned),
+                Some(Filters { bytes, chunks, with_filter, groups, ruled_out }) => [
+                    digits(bytes as f64 / packets),
+                    format!("{with_filter} of {chunks}"),
+                    format!("{ruled_out} of {groups}"),
+                ],
+            });
             sheet.row(row);
             let label = format!("{}, {label}", capture.name);
             bars.push(Bar { label, value: *bytes as f64 / packets, mark: None });
@@ -182,6 +212,14 @@ fn making(args: &Args, made: &[Made<'_>], report: &mut Report<'_>) -> anyhow::Re
         "Both have the same header fields; Parquet has exact lengths, our index classes of them. \
          The rest is number and time of each packet in Parquet; in our index it is the order of \
          the rows and where packets are in their capture."
+            .to_owned(),
+    );
+    sheet.remarks.push(
+        "DuckDB writes a bloom filter for a column of a row group that it writes with a \
+         dictionary, which by default it does if a fifth of the rows have different values at \
+         most. *Chunks with filter*: columns of row groups that have addresses or ports, and \
+         those of them with a filter. *Groups ruled out*: the row groups whose filter says that \
+         an address is not in them that no packet has. Both are what DuckDB says of the file."
             .to_owned(),
     );
     let of = |name: &'static str, ours: bool| {
@@ -214,6 +252,10 @@ struct Asked {
     tcpdump_write: Seconds,
     /// DuckDB on each of the files that are searched, in the faster way to ask.
     duckdb: Vec<Option<Seconds>>,
+    /// In process, where the archive is open and the filter read.
+    again: Seconds,
+    /// Sets in memory, by arrival and by flow.
+    croaring: Option<[Seconds; 2]>,
     /// On the first tenth: a process of ours, and tshark.
     tenth: Option<[Seconds; 2]>,
 }
@@ -223,6 +265,17 @@ impl Asked {
     fn best_duckdb(&self) -> Option<Seconds> {
         fastest(self.duckdb.iter().copied().flatten())
     }
+
+    /// The same, of the files with or without bloom filters.
+    fn duckdb_with(&self, filters: bool) -> Option<Seconds> {
+        let times = searched().zip(&self.duckdb);
+        fastest(times.filter_map(|(way, time)| time.filter(|_| way.has_filters == filters)))
+    }
+}
+
+/// The Parquet files that are searched.
+fn searched() -> impl Iterator<Item = &'static Way> {
+    WAYS.iter().filter(|way| way.is_searched)
 }
 
 fn fastest(times: impl Iterator<Item = Seconds>) -> Option<Seconds> {
@@ -235,11 +288,12 @@ fn contest(
     pair: &Pair,
     made: &Made<'_>,
     duckdb: Option<&RefCell<DuckDb>>,
+    bitmaps: &ValueBitmaps,
 ) -> anyhow::Result<Vec<Asked>> {
     let whole = Side::new(folder, &args.tapdex, &pair.whole)?;
     let tenth = Side::new(folder, &args.tapdex, &pair.tenth)?;
-    let views: Vec<&Way> =
-        made.parquets.iter().map(|(way, _)| *way).filter(|way| way.is_searched).collect();
+    let archive = whole.open()?;
+    let views: Vec<&Way> = searched().collect();
     if let Some(duckdb) = duckdb {
         for (way, path) in &made.parquets {
             duckdb.borrow_mut().view(way, path)?;
@@ -251,6 +305,8 @@ fn contest(
         whole.found.set(None);
         tenth.found.set(None);
         let (whole, tenth, asked) = (&whole, &tenth, &question);
+        let query = query(asked)?;
+        let search = archive.search(&query)?;
         let all = || 0..args.rounds + 1;
         let mut turns = vec![
             Turn { rounds: all(), call: Box::new(|| timed(|| whole.count_here(asked))) },
@@ -258,7 +314,15 @@ fn contest(
             Turn { rounds: all(), call: Box::new(|| timed(|| whole.tcpdump_count(asked))) },
             Turn { rounds: all(), call: Box::new(|| timed(|| whole.extract(asked))) },
             Turn { rounds: all(), call: Box::new(|| timed(|| whole.tcpdump_write(asked))) },
+            Turn { rounds: all(), call: Box::new(|| timed(|| whole.count_again(&search, asked))) },
         ];
+        for (who, bitmaps) in
+            [("croaring, by arrival", &bitmaps.arrival), ("croaring, by flow", &bitmaps.flow)]
+        {
+            let Some(sets) = &asked.sets else { continue };
+            let call = move || timed(|| whole.check(who, asked, bitmaps.count(sets)));
+            turns.push(Turn { rounds: all(), call: Box::new(call) });
+        }
         let own = turns.len();
         for way in duckdb.iter().flat_map(|_| &views) {
             for sql in &question.sql {
@@ -296,6 +360,8 @@ fn contest(
             extract: times[3],
             tcpdump_write: times[4],
             duckdb,
+            again: times[5],
+            croaring: question.sets.as_ref().map(|_| [times[6], times[7]]),
             tenth: times
                 .get(databases.end)
                 .copied()
@@ -342,21 +408,19 @@ fn searching(
     report: &mut Report<'_>,
 ) -> anyhow::Result<()> {
     let Capture { name, packets, .. } = &pair.whole;
+    let files: Vec<String> = searched().map(|way| format!("DuckDB, {}", way.name)).collect();
+    let mut heads =
+        vec!["question", "packets", "percent", "tapdex, in process", "tapdex search --count"];
+    heads.extend(files.iter().map(String::as_str));
+    heads.extend([
+        "tcpdump --count",
+        "DuckDB over tapdex in process",
+        "tcpdump over tapdex search",
+    ]);
     let mut sheet = Sheet::new(
         &format!("searching-{name}"),
         &format!("Counting the packets of {name} that match, {packets} in all: milliseconds"),
-        &[
-            "question",
-            "packets",
-            "percent",
-            "tapdex, in process",
-            "tapdex search --count",
-            "DuckDB, by arrival",
-            "DuckDB, by flow",
-            "tcpdump --count",
-            "DuckDB over tapdex in process",
-            "tcpdump over tapdex search",
-        ],
+        &heads,
     );
     let none = || "-".to_owned();
     for (number, line) in lines.iter().enumerate() {
@@ -379,8 +443,8 @@ fn searching(
          archive, reads the filter and counts. `tapdex search` and `tcpdump` are whole processes. \
          DuckDB has its connection open and the files' metadata in memory, is timed around \
          execute and fetch inside its process, and is asked in the faster of two ways where there \
-         are two; of its files, that *by flow* is sorted so that Parquet's least and greatest \
-         values rule row groups out. The ratio is that of the faster file. What no header field \
+         are two; of its files, those *by flow* are sorted so that Parquet's least and greatest \
+         values rule row groups out. The ratio is that of the fastest file. What no header field \
          answers, it cannot."
             .to_owned(),
     );
@@ -400,9 +464,63 @@ fn searching(
         vec![
             ("tapdex, in process", all(|line| Some(line.in_process))),
             ("tapdex search", all(|line| Some(line.process))),
-            ("DuckDB, by arrival", all(|line| line.duckdb[0])),
-            ("DuckDB, by flow", all(|line| line.duckdb[1])),
+            ("DuckDB", all(|line| line.duckdb_with(false))),
+            ("DuckDB, bloom filters", all(|line| line.duckdb_with(true))),
             ("tcpdump", all(|line| Some(line.tcpdump))),
+        ],
+    );
+    Ok(report.table(&sheet, Some(&plot))?)
+}
+
+fn value_bitmaps(pair: &Pair, lines: &[Asked], report: &mut Report<'_>) -> anyhow::Result<()> {
+    let Capture { name, packets, .. } = &pair.whole;
+    let mut sheet = Sheet::new(
+        &format!("value-bitmaps-{name}"),
+        &format!("Counting with a croaring bitmap for each value of {name}: milliseconds"),
+        &[
+            "question",
+            "packets",
+            "tapdex, in process",
+            "tapdex, asked again",
+            "croaring, by arrival",
+            "croaring, by flow",
+            "by arrival over asked again",
+            "by flow over asked again",
+        ],
+    );
+    // Some take microseconds.
+    let cell = |time: Seconds| format!("{:.4}", 1e3 * time.median);
+    for (number, line) in lines.iter().enumerate() {
+        let Some(croaring) = line.croaring else { continue };
+        let mut row = vec![numbered(number, line), line.found.to_string()];
+        row.extend([line.in_process, line.again].map(cell));
+        row.extend(croaring.map(cell));
+        row.extend(croaring.map(|time| digits(ratio(time, line.again))));
+        sheet.row(row);
+    }
+    sheet.remarks.push(format!(
+        "{packets} packets. All find the same numbers, which is checked. The bitmaps are in memory \
+         as croaring's own sets, and the question is given as algebra on them, written for them by \
+         hand: nothing is opened, read or planned. *In process*, tapdex opens the archive and \
+         reads the filter; *asked again*, it has done that before, and plans, looks up and counts. \
+         What the fields of an index do not answer alone is left out."
+    ));
+    let of = |take: fn(&Asked) -> Option<Seconds>| lines.iter().filter_map(take);
+    sheet.remarks.push(spreads([
+        spread("asked again", of(|line| Some(line.again))),
+        spread("croaring, by arrival", of(|line| line.croaring.map(|times| times[0]))),
+        spread("croaring, by flow", of(|line| line.croaring.map(|times| times[1]))),
+    ]));
+    let all = |take: fn(&Asked) -> Option<Seconds>| {
+        lines.iter().map(|line| take(line).filter(|_| line.croaring.is_some())).collect()
+    };
+    let plot = points(
+        format!("Counting with a bitmap for each value of {name}"),
+        vec![
+            ("tapdex, in process", all(|line| Some(line.in_process))),
+            ("tapdex, asked again", all(|line| Some(line.again))),
+            ("croaring, by arrival", all(|line| line.croaring.map(|times| times[0]))),
+            ("croaring, by flow", all(|line| line.croaring.map(|times| times[1]))),
         ],
     );
     Ok(report.table(&sheet, Some(&plot))?)

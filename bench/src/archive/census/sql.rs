@@ -4,7 +4,7 @@
 //! are null where a packet has none, and a comparison with null holds for nothing. Where one can
 //! ask in two ways, of which now this and now that is faster, there are two queries.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Neither tags nor labels before the network header, which is IPv4's.
 const IPV4: &str = "encap = 0 AND eth_type = 2048";
@@ -73,6 +73,18 @@ pub fn flow(hosts: [u32; 2], protocols: &[u8], ports: [u16; 2]) -> Vec<String> {
 /// A host at either end.
 pub fn host(host: Ipv4Addr) -> Vec<String> {
     either(IPV4_ARP, equal(ADDRESSES, host.into()))
+}
+
+/// A host of IPv6 at either end; an address is in two halves.
+pub fn host6(host: Ipv6Addr) -> Vec<String> {
+    let [high, low] = [u128::from(host) >> 64, u128::from(host) & u128::from(u64::MAX)];
+    let end = |end| format!("(ip6_{end}_high = {high} AND ip6_{end}_low = {low})");
+    either("encap = 0 AND eth_type = 34525", ["src", "dst"].map(end))
+}
+
+/// An Ethernet address at either end, whatever the frame has in it.
+pub fn ether(address: u64) -> Vec<String> {
+    either("true", ["eth_src", "eth_dst"].map(|field| format!("{field} = {address}")))
 }
 
 /// A host at either end, and a port of a protocol at either end.
