@@ -141,6 +141,8 @@ pub mod time;
 pub mod traffic;
 
 mod error;
+#[cfg(libpcap_inside)]
+mod libpcap;
 mod mmap;
 
 pub use error::{Expected, IndexError, chain};

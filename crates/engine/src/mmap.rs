@@ -1,4 +1,4 @@
-//! A file mapped into memory: the one place of the crate with unsafe code.
+//! A file mapped into memory.
 
 #![allow(unsafe_code, reason = "mapping a file is a promise that it will not change")]
 
