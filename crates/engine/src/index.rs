@@ -32,5 +32,7 @@ pub use schema::{ColumnSpec, Field, Schema, Width};
 pub use shares::Share;
 pub use sums::{Piece, PieceSums, Pieces};
 pub use v2::{Conversations, FlowColumn, FlowField, FlowSchema, Form, Found, Space, Within};
-pub(crate) use v2::{FlowIndexWriter, FlowValues, NewColumn, RowValues, Sorted, Sorter};
+pub(crate) use v2::{
+    FlowIndexWriter, FlowValues, NewColumn, RowValues, Sorted, Sorter, for_each_flow,
+};
 pub use writer::IndexWriter;

@@ -21,6 +21,7 @@ mod plan;
 mod question;
 mod search;
 mod unseen;
+mod whole_flows;
 mod wireshark;
 
 pub use answer::Answer;

@@ -8,6 +8,7 @@ use std::path::Path;
 use tapdex_bitmap::sample::Random;
 use tapdex_engine::archive::{Archive, Ingest, Input};
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
+use tapdex_engine::fields::NAMES;
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{FlowOrder, Flows, Query};
 use tapdex_engine::time::TimeRange;
@@ -112,7 +113,7 @@ fn archive(folder: &Path, captures: u64, packets: u64, part: usize, clock: Clock
 /// Conversations by the index, and by reading all packets; and whether there were rows.
 fn both(archive: &Archive, query: &Query, order: FlowOrder, most: usize) -> ([Flows; 2], bool) {
     let search = archive.search(query).unwrap();
-    let (mut rows, mut records) = (search.rows().unwrap(), search.records().unwrap());
+    let (mut rows, mut records) = (search.rows_of_flows().unwrap(), search.records().unwrap());
     assert_eq!(rows.count(), records.count());
     assert_eq!(rows.is_complete(), records.is_complete());
     let has_rows = rows.segments.iter().any(|(_, answer)| !answer.rows.is_empty());
@@ -229,15 +230,53 @@ fn rows_become_records_where_those_are_needed() {
         assert!(answers.count() > 500);
         answers.over_time(start, span, 300).unwrap().counts
     };
-    assert_eq!(over_time(search.rows().unwrap()), over_time(search.records().unwrap()));
+    assert_eq!(over_time(search.rows_of_flows().unwrap()), over_time(search.records().unwrap()));
     let syn = Query::new(Filter::parse("tcp[tcpflags] & tcp-syn != 0", 0).unwrap(), TimeRange::ALL);
     for query in [&query, &syn] {
         let search = archive.search(query).unwrap();
-        let [mut rows, mut records] = [search.rows().unwrap(), search.records().unwrap()];
+        let [mut rows, mut records] = [search.rows_of_flows().unwrap(), search.records().unwrap()];
         let whole = [&mut rows, &mut records]
             .map(|answers| answers.whole_flows(query, FlowOrder::Bytes, 20).unwrap());
         assert_eq!(whole[0], whole[1]);
     }
+}
+
+/// Values by packets and by bytes: from rows of the index, and from packets that were found one by
+/// one, which are read for their bytes.
+#[test]
+fn values_are_those_of_packets() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = archive(folder.path(), 2, 1_500, 1_000, Clock::Rising);
+    let late = TimeRange { from_ns: START_NS + SECOND / 50, to_ns: None };
+    let filters = [
+        ("", TimeRange::ALL),
+        ("ip", TimeRange::ALL),
+        ("tcp or vlan", TimeRange::ALL),
+        ("udp or icmp or arp", late),
+        // Flows in part, and packets that are read.
+        ("tcp[tcpflags] & tcp-push != 0 or udp", TimeRange::ALL),
+        ("greater 200", TimeRange::ALL),
+        ("udp port 53 or tcp[20:2] = 0x4745", TimeRange::ALL),
+    ];
+    let mut without_reading = 0;
+    for (filter, times) in filters {
+        let query = Query::new(Filter::parse(filter, 0).unwrap(), times);
+        let search = archive.search(&query).unwrap();
+        for name in NAMES.iter().filter(|name| !name.top.is_empty()) {
+            let (mut rows, mut records) = (search.rows().unwrap(), search.records().unwrap());
+            let what = format!("{filter}: {}", name.top[0]);
+            assert_eq!(rows.count(), records.count(), "{what}");
+            let most = usize::MAX;
+            assert_eq!(rows.top(name, most).unwrap(), records.top(name, most).unwrap(), "{what}");
+            let [ours, read] =
+                [&mut rows, &mut records].map(|answers| answers.top_by_bytes(name, most).unwrap());
+            assert_eq!((ours.values, ours.total), (read.values, read.total), "{what}");
+            assert_eq!(read.packets_read, records.count(), "{what}");
+            without_reading += usize::from(ours.total > 0 && ours.packets_read == 0);
+            assert_eq!(rows.gaps.len(), records.gaps.len(), "{what}");
+        }
+    }
+    assert!(without_reading > 60, "{without_reading}");
 }
 
 /// Without its packets, the index still knows the conversations, and about when they were.
@@ -247,8 +286,8 @@ fn missing_packets_cost_exact_times_only() {
     let archive = archive(folder.path(), 1, 3_000, 3_000, Clock::Rising);
     let query = Query::new(Filter::parse("tcp", 0).unwrap(), TimeRange::ALL);
     let search = archive.search(&query).unwrap();
-    let whole = search.rows().unwrap().flows(FlowOrder::Bytes, 40).unwrap();
-    let mut answers = search.rows().unwrap();
+    let whole = search.rows_of_flows().unwrap().flows(FlowOrder::Bytes, 40).unwrap();
+    let mut answers = search.rows_of_flows().unwrap();
     fs::remove_file(folder.path().join("0.pcapng")).unwrap();
     let flows = answers.flows(FlowOrder::Bytes, 40).unwrap();
     assert!(!answers.is_complete());

@@ -135,9 +135,14 @@ impl QuestionArgs {
         self.asked(query, Search::records)
     }
 
-    /// The same for conversations, which the index may sum up.
+    /// The same for counting values, which the index may do.
     pub(crate) fn rows(&self, query: &Query) -> anyhow::Result<Answers> {
         self.asked(query, Search::rows)
+    }
+
+    /// The same for conversations, which the index may sum up.
+    pub(crate) fn rows_of_flows(&self, query: &Query) -> anyhow::Result<Answers> {
+        self.asked(query, Search::rows_of_flows)
     }
 
     fn asked<'q>(

@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     // Other orders need the times of all packets.
     let by_size = matches!(args.sort, SortArg::Bytes | SortArg::Packets) && !args.whole;
     let mut answers = match by_size {
-        true => args.question.rows(&query)?,
+        true => args.question.rows_of_flows(&query)?,
         false => args.question.records(&query)?,
     };
     let found = answers.count();

@@ -19,8 +19,9 @@ use fields::NameParser;
 /// Show the most frequent values of a field among the packets that match.
 ///
 /// Values are counted in the index; packets are read only if the filter needs it, or if a segment
-/// does not have the field because it is older or index --fields did not name it. By bytes, all
-/// packets that match are read, for their lengths on the wire.
+/// does not have the field because it is older or index --fields did not name it. By bytes (on the
+/// wire), the index sums up flows that match as a whole, and the packets of others are read, as are
+/// all if the field is one that packets of a flow differ in, such as tcp.flags.
 ///
 ///     tapdex top src
 ///     tapdex top port.dst -n 5 'tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn'
@@ -94,7 +95,7 @@ const BAR_LEN: u64 = 30;
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let started = Instant::now();
     let query = args.question.query()?;
-    let mut answers = args.question.records(&query)?;
+    let mut answers = args.question.rows(&query)?;
     let top = match args.by {
         ByArg::Packets => answers.top(args.field, args.most)?,
         ByArg::Bytes => answers.top_by_bytes(args.field, args.most)?,

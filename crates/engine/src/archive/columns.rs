@@ -104,10 +104,16 @@ impl<'a> FieldColumn<'a> {
         }
     }
 
-    /// How many of some rows have each value; of all rows if there is no list. Rows ascend.
-    pub fn count(&self, rows: Option<&[u32]>) -> Result<Vec<(u128, u64)>, IndexError> {
+    /// How many of some rows have each value; of all rows if there is no list. Rows are ascending
+    /// runs, given by their first and last.
+    pub fn count(&self, rows: Option<&[(u32, u32)]>) -> Result<Vec<(u128, u64)>, IndexError> {
         match self {
-            Self::Digits(field) => field.count(rows),
+            Self::Digits(field) => {
+                let ids = |rows: &[(u32, u32)]| -> Vec<u32> {
+                    rows.iter().flat_map(|&(first, last)| first..=last).collect()
+                };
+                field.count(rows.map(ids).as_deref())
+            }
             Self::Values(field) => field.count(rows),
         }
     }

@@ -37,6 +37,7 @@ pub use conversations::{Conversations, Within};
 use field::End;
 pub use field::{FlowField, Found};
 pub(crate) use field::{FlowValues, RowValues};
+pub(crate) use flows::for_each_flow;
 pub(super) use marks::{CompactMarks, LastBlock};
 pub use postings::Form;
 pub(crate) use postings::Sorted;

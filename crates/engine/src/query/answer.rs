@@ -62,8 +62,10 @@ pub(super) enum Wanted {
     Count,
     /// Which ones.
     Records,
-    /// Which ones, as rows where the index can sum up their flows.
+    /// Which ones, as rows of the index where it decides.
     Rows,
+    /// The same where it can sum up their flows, unless they are few.
+    RowsOfFlows,
     /// At least this many of the earliest ones.
     Earliest(u64),
 }
@@ -272,8 +274,12 @@ impl<'a> Asking<'a> {
             Wanted::Count if self.time == Time::Inside => {
                 self.counted += sure.count(index.rows());
             }
-            Wanted::Rows if self.time == Time::Inside && index.has_volumes() => {
-                self.take_rows(sure)?;
+            Wanted::Rows if self.time == Time::Inside => {
+                let runs = runs(sure, index.rows());
+                self.take_rows(runs);
+            }
+            Wanted::RowsOfFlows if self.time == Time::Inside && index.has_volumes() => {
+                self.take_rows_of_flows(sure)?;
             }
             _ => self.matching.extend(records(self.segment, sure)?),
         }
@@ -289,17 +295,20 @@ impl<'a> Asking<'a> {
     }
 
     /// Takes rows that match as they are, unless they are so few that their packets are read soon.
-    fn take_rows(&mut self, sure: Set<'a>) -> Result<(), ArchiveError> {
+    fn take_rows_of_flows(&mut self, sure: Set<'a>) -> Result<(), ArchiveError> {
         let rows = self.segment.index().rows();
         let runs = runs(sure, rows);
-        let count: u64 = runs.iter().map(|&(first, last)| u64::from(last - first) + 1).sum();
-        if count < u64::from(rows / FEW_ROWS) {
+        if count(&runs) < u64::from(rows / FEW_ROWS) {
             self.matching.extend(records_of_rows(self.segment, &runs)?);
-            return Ok(());
+        } else {
+            self.take_rows(runs);
         }
-        self.counted += count;
-        self.answer.rows.extend(runs);
         Ok(())
+    }
+
+    fn take_rows(&mut self, runs: Vec<(u32, u32)>) {
+        self.counted += count(&runs);
+        self.answer.rows.extend(runs);
     }
 
     /// Drops records whose marks say that they are from the wrong time. If a mark has packets from
@@ -330,7 +339,7 @@ impl<'a> Asking<'a> {
         }
         match self.wanted {
             Wanted::Earliest(most) => self.read_earliest(most),
-            Wanted::Count | Wanted::Records | Wanted::Rows => self.read_all(),
+            Wanted::Count | Wanted::Records | Wanted::Rows | Wanted::RowsOfFlows => self.read_all(),
         }
     }
 
@@ -512,8 +521,13 @@ pub(super) fn records_of_rows(
     records(segment, set)
 }
 
+/// How many rows are in runs.
+pub(super) fn count(runs: &[(u32, u32)]) -> u64 {
+    runs.iter().map(|&(first, last)| u64::from(last - first) + 1).sum()
+}
+
 /// A set of rows as ascending runs.
-fn runs(set: Set<'_>, rows: u32) -> Vec<(u32, u32)> {
+pub(super) fn runs(set: Set<'_>, rows: u32) -> Vec<(u32, u32)> {
     let mut runs = Vec::new();
     if matches!(set, Set::None) || rows == 0 {
         return runs;
@@ -531,7 +545,7 @@ fn runs(set: Set<'_>, rows: u32) -> Vec<(u32, u32)> {
 }
 
 /// Ascending runs, with those joined that touch.
-fn joined(mut runs: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
+pub(super) fn joined(mut runs: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
     runs.dedup_by(|next, before| {
         let joins = before.1.checked_add(1) == Some(next.0);
         if joins {

@@ -1,16 +1,21 @@
 //! Counting by field and by time, from the index.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::{Display, Formatter};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use tapdex_bitmap::Chunks;
+use tapdex_bitmap::RunSet;
 
+use super::answer::{Answer, count as count_rows, joined, records_of_rows, runs};
 use super::fields::presence_rows;
 use super::plan::{Dialect, Planner, Set};
 use super::search::{Answers, SearchError};
-use crate::archive::{ArchiveError, Segment, UnreadPackets};
+use super::whole_flows::{Volumes, split};
+use crate::archive::{ArchiveError, FieldColumn, Gap, Segment, UnreadPackets};
 use crate::capture::Record;
+use crate::error::IndexError;
 use crate::fields::{Field, FieldKind, LENGTH_802_3_MAX, Name, Packet, Part, Shown};
 use crate::index::MARK_RECORDS;
 use crate::packet::{Headers, decode};
@@ -102,16 +107,22 @@ pub struct OverTime {
 }
 
 impl Answers {
-    /// The most frequent values of a field among the packets that [`Search::records`] has found.
+    /// The most frequent values of a field among the packets that [`Search::rows`] has found.
     ///
     /// What cannot be read is left out and becomes a [`Gap`](crate::archive::Gap).
     ///
-    /// [`Search::records`]: super::Search::records
+    /// [`Search::rows`]: super::Search::rows
     pub fn top(&mut self, name: &Name, most: usize) -> Result<Top, SearchError> {
         let mut counts: HashMap<Value, u64> = HashMap::new();
-        let packets_read = self.each_found(&mut |segment, records| {
-            let rows = rows_of(segment, records)?;
-            count_name(segment, name, records, rows.as_deref(), &mut |shown, count| {
+        let packets_read = self.each_found(&mut |segment, answer| {
+            let rows = rows_of_answer(segment, answer)?;
+            let is_known = |part: &Part| segment.columns().knows(part.field);
+            // Only packets that are read need numbers.
+            let records = match name.parts.iter().all(is_known) {
+                true => Cow::default(),
+                false => records_of_answer(segment, answer)?,
+            };
+            count_name(segment, name, &records, rows.as_deref(), &mut |shown, count| {
                 *counts.entry(Value::of(segment, shown)).or_default() += count;
             })
         })?;
@@ -119,16 +130,13 @@ impl Answers {
     }
 
     /// The same by bytes on the wire: the values whose packets have the most. The numbers are bytes
-    /// then. All packets that were found are read, for their lengths.
+    /// then. The index sums up flows that were found whole; other packets are read.
     pub fn top_by_bytes(&mut self, name: &Name, most: usize) -> Result<Top, SearchError> {
-        let parts: Vec<&Part> = name.parts.iter().collect();
         let mut bytes: HashMap<Value, u64> = HashMap::new();
-        let packets_read = self.each_found(&mut |segment, records| {
-            let len = |record: &Record<'_>| record.wire_len.into();
-            let unread = sum_read(segment, &parts, records, len, &mut |shown, sum| {
+        let packets_read = self.each_found(&mut |segment, answer| {
+            sum_bytes(segment, answer, name, &mut |shown, sum| {
                 *bytes.entry(Value::of(segment, shown)).or_default() += sum;
-            })?;
-            Ok((records.len() as u64, unread))
+            })
         })?;
         Ok(Top::of(bytes, most, packets_read))
     }
@@ -145,29 +153,32 @@ impl Answers {
         len: usize,
     ) -> Result<OverTime, SearchError> {
         let mut counts = vec![0; len];
-        let packets_read = self.each_found(&mut |segment, records| {
-            count_times(segment, records, start_ns, span_ns, &mut counts)
+        let packets_read = self.each_found(&mut |segment, answer| {
+            let records = records_of_answer(segment, answer)?;
+            count_times(segment, &records, start_ns, span_ns, &mut counts)
         })?;
         Ok(OverTime { start_ns, span_ns, counts, packets_read })
     }
 
     /// Counts in each segment that has packets. Returns how many packets were read.
     fn each_found(&mut self, count: &mut CountSegment<'_>) -> Result<u64, SearchError> {
-        self.rows_to_records();
         let (mut read, mut unread, mut failed) = (0, UnreadPackets::default(), Vec::new());
-        for (segment, records) in self.found() {
+        for (segment, answer) in &self.segments {
             if self.control.is_cancelled() {
                 return Err(SearchError::Cancelled);
             }
-            match count(segment, records) {
+            if answer.records.is_empty() && answer.rows.is_empty() {
+                continue;
+            }
+            match count(segment, answer) {
                 Ok((packets, more)) => {
                     read += packets;
                     unread.extend(more);
                 }
-                Err(error) => failed.push(error),
+                Err(error) => failed.push(Gap::of_lost(segment, error)),
             }
         }
-        self.add_failed(failed);
+        self.add_gaps(failed);
         self.add_unread(unread);
         Ok(read)
     }
@@ -175,17 +186,56 @@ impl Answers {
 
 /// Counts packets of a segment. Returns how many had to be read, and those that could not be read.
 type CountSegment<'c> =
-    dyn FnMut(&Segment, &[u32]) -> Result<(u64, UnreadPackets), ArchiveError> + 'c;
+    dyn FnMut(&Arc<Segment>, &Answer) -> Result<(u64, UnreadPackets), ArchiveError> + 'c;
 
-/// The rows of some records of a segment, ascending; `None` if these are all there are.
-pub fn rows_of(segment: &Segment, records: &[u32]) -> Result<Option<Vec<u32>>, ArchiveError> {
+/// The packets that a segment has found, by their numbers.
+fn records_of_answer<'a>(
+    segment: &Segment,
+    answer: &'a Answer,
+) -> Result<Cow<'a, [u32]>, ArchiveError> {
+    if answer.rows.is_empty() {
+        return Ok(Cow::Borrowed(&answer.records));
+    }
+    let mut records = records_of_rows(segment, &answer.rows)?;
+    if !answer.records.is_empty() {
+        records.extend(&answer.records);
+        records.sort_unstable();
+    }
+    Ok(Cow::Owned(records))
+}
+
+/// The rows that a segment has found, as ascending runs; `None` if these are all there are.
+fn rows_of_answer<'a>(
+    segment: &Segment,
+    answer: &'a Answer,
+) -> Result<Option<Cow<'a, [(u32, u32)]>>, ArchiveError> {
+    if answer.rows.is_empty() {
+        return Ok(rows_of(segment, &answer.records)?.map(Cow::Owned));
+    }
+    let all = [(0, segment.index().rows().saturating_sub(1))];
+    let mut rows = Cow::Borrowed(answer.rows.as_slice());
+    if !answer.records.is_empty() {
+        let some = rows_of(segment, &answer.records)?;
+        rows.to_mut().extend(some.as_deref().unwrap_or(&all));
+        rows.to_mut().sort_unstable();
+        rows = Cow::Owned(joined(rows.into_owned()));
+    }
+    Ok(Some(rows).filter(|rows| **rows != all))
+}
+
+/// The rows of some records of a segment, as ascending runs, given by their first and last; `None`
+/// if these are all there are.
+pub fn rows_of(
+    segment: &Segment,
+    records: &[u32],
+) -> Result<Option<Vec<(u32, u32)>>, ArchiveError> {
     let rows = segment.index().rows() as usize;
     if records.len() == rows {
         return Ok(None);
     }
     let damaged = |source| ArchiveError::index(segment.path())(source);
     let Some(row_map) = segment.index().row_map().map_err(damaged)? else {
-        return Ok(Some(records.to_vec()));
+        return Ok(Some(joined(records.iter().map(|&row| (row, row)).collect())));
     };
     // The row map only leads from rows to records.
     let mut wanted = vec![false; rows];
@@ -194,17 +244,18 @@ pub fn rows_of(segment: &Segment, records: &[u32]) -> Result<Option<Vec<u32>>, A
             *wanted = true;
         }
     }
-    let mut found = Vec::with_capacity(records.len());
+    let mut found = Vec::new();
     for (row, record) in (0..).zip(row_map.iter()) {
         if wanted.get(record.map_err(damaged)? as usize) == Some(&true) {
-            found.push(row);
+            found.push((row, row));
         }
     }
-    Ok(Some(found))
+    Ok(Some(joined(found)))
 }
 
 /// Counts the values of what a name stands for among some packets of a segment, given by their
-/// numbers; `rows` are theirs, ascending, or `None` if these are all packets.
+/// numbers, which matter only if there are fields that the segment does not know; `rows` are
+/// theirs, as ascending runs, or `None` if these are all packets.
 ///
 /// A field is 0 where a packet does not have it. So values are counted among the packets that have
 /// it. If a packet's headers are cut off, a 0 means nothing, and is not counted. Columns answer all
@@ -217,7 +268,7 @@ pub fn count_name(
     segment: &Segment,
     name: &Name,
     records: &[u32],
-    rows: Option<&[u32]>,
+    rows: Option<&[(u32, u32)]>,
     each: &mut dyn FnMut(Shown, u64),
 ) -> Result<(u64, UnreadPackets), ArchiveError> {
     let columns = segment.columns();
@@ -231,6 +282,95 @@ pub fn count_name(
     }
     let unread = sum_read(segment, &unknown, records, |_| 1, each)?;
     Ok((records.len() as u64, unread))
+}
+
+/// Sums up bytes on the wire by the values of what a name stands for, among the packets that a
+/// segment has found. Returns how many packets were read, and those that have changed.
+fn sum_bytes(
+    segment: &Segment,
+    answer: &Answer,
+    name: &Name,
+    each: &mut dyn FnMut(Shown, u64),
+) -> Result<(u64, UnreadPackets), ArchiveError> {
+    let damaged = |error| ArchiveError::index(segment.path())(error);
+    let records = match sum_flows(segment, answer, name, each).map_err(damaged)? {
+        // Those of flows that were found in part, and those that were read before.
+        Some(rows) => {
+            let mut records = records_of_rows(segment, &rows)?;
+            records.extend(&answer.records);
+            records.sort_unstable();
+            Cow::Owned(records)
+        }
+        None => records_of_answer(segment, answer)?,
+    };
+    if records.is_empty() {
+        return Ok((0, UnreadPackets::default()));
+    }
+    let parts: Vec<&Part> = name.parts.iter().collect();
+    let len = |record: &Record<'_>| record.wire_len.into();
+    let unread = sum_read(segment, &parts, &records, len, each)?;
+    Ok((records.len() as u64, unread))
+}
+
+/// Sums up the bytes of flows that a segment has found whole, without reading packets. Returns the
+/// other rows; `None`, and then nothing was summed up, if the index does not know what is needed.
+fn sum_flows(
+    segment: &Segment,
+    answer: &Answer,
+    name: &Name,
+    each: &mut dyn FnMut(Shown, u64),
+) -> Result<Option<Vec<(u32, u32)>>, IndexError> {
+    let (columns, index) = (segment.columns(), segment.index());
+    if answer.rows.is_empty() || !columns.knows(Field::Length) {
+        return Ok(None);
+    }
+    let Some(volumes) = Volumes::open(segment)? else { return Ok(None) };
+    // The value of each field in each flow; none if it is 0 in all.
+    let mut values = Vec::new();
+    for part in name.parts {
+        if !columns.knows(part.field) {
+            return Ok(None);
+        }
+        values.push(match columns.read(part.field)? {
+            None => None,
+            Some(FieldColumn::Digits(_)) => return Ok(None),
+            Some(FieldColumn::Values(column)) => match column.of_flows()? {
+                Some(values) => Some(values),
+                // Packets of a flow differ in it.
+                None => return Ok(None),
+            },
+        });
+    }
+    let (whole, rest) = split(&answer.rows, &index.flow_starts()?);
+    let bytes = volumes.bytes(&whole)?;
+    let planner = Planner::new(columns, Dialect::Network);
+    let odd = runs(planner.equals(Field::Odd, 1)?, columns.rows());
+    for (part, values) in name.parts.iter().zip(&values) {
+        // Packets of a flow have the same headers, so its first one tells.
+        let had = runs(presence_rows(&planner, part.presence)?, columns.rows());
+        let (mut had, mut odd) = (had.as_slice(), odd.as_slice());
+        let mut sums: HashMap<u128, u64> = HashMap::new();
+        for (flow, bytes) in whole.iter().zip(&bytes) {
+            let value = values.as_ref().map_or(0, |values| values.get(flow.flow));
+            let (is_had, is_odd) =
+                (is_next_in(&mut had, flow.rows.0), is_next_in(&mut odd, flow.rows.0));
+            if is_had && (value != 0 || !is_odd || is_never_cut_off(part.field)) {
+                *sums.entry(value).or_default() += bytes;
+            }
+        }
+        sums.into_iter().for_each(|(value, sum)| each(Shown(part.kind, value), sum));
+    }
+    Ok(Some(rest))
+}
+
+/// Whether ascending runs have a row; rows are asked for in ascending order.
+fn is_next_in(runs: &mut &[(u32, u32)], row: u32) -> bool {
+    while let [(_, last), rest @ ..] = runs
+        && *last < row
+    {
+        *runs = rest;
+    }
+    runs.first().is_some_and(|&(first, _)| first <= row)
 }
 
 /// Reads packets and sums up what they weigh, by the values of fields. Returns those that have
@@ -269,7 +409,7 @@ fn is_never_cut_off(field: Field) -> bool {
 fn count_part(
     segment: &Segment,
     part: &Part,
-    rows: Option<&[u32]>,
+    rows: Option<&[(u32, u32)]>,
     each: &mut dyn FnMut(Shown, u64),
 ) -> Result<(), ArchiveError> {
     let damaged = |error| ArchiveError::index(segment.path())(error);
@@ -281,24 +421,26 @@ fn count_part(
         (Set::None, _) => return Ok(()),
         (Set::All, Set::None) => count_values(segment, part.field, rows, &mut found)?,
         (had, odd) => {
-            let mut had = match (had, rows) {
-                (Set::All, None) => (0..columns.rows()).collect(),
-                (Set::All, Some(rows)) => rows.to_vec(),
-                (had, None) => had.into_rows(columns.rows()).ids().collect(),
-                (had, Some(rows)) => common(had.into_rows(columns.rows()).ids(), rows),
+            let set = |rows: &[(u32, u32)]| {
+                Set::Rows(Box::new(RunSet::new(rows.to_vec())), rows.len() as u64)
             };
+            let had = match rows {
+                Some(rows) => runs(set(rows).and(had), columns.rows()),
+                None => runs(had, columns.rows()),
+            };
+            let mut sound = had;
             if !matches!(odd, Set::None) {
                 // Fields of a header that is cut off are 0 in the columns; their values are not
                 // known.
-                let odd = common(odd.into_rows(columns.rows()).ids(), &had);
-                had.retain(|row| odd.binary_search(row).is_err());
+                let odd = runs(set(&sound).and(odd), columns.rows());
+                sound = runs(set(&sound).and(set(&odd).not(columns.rows())), columns.rows());
                 count_values(segment, part.field, Some(&odd), &mut found)?;
                 if !is_never_cut_off(part.field) {
                     found.remove(&0);
                 }
             }
             segment.index().check_flows().map_err(damaged)?;
-            count_values(segment, part.field, Some(&had), &mut found)?;
+            count_values(segment, part.field, Some(&sound), &mut found)?;
         }
     }
     for (value, count) in found {
@@ -307,27 +449,17 @@ fn count_part(
     Ok(())
 }
 
-/// What two ascending lists have in common.
-fn common(a: impl Iterator<Item = u32>, b: &[u32]) -> Vec<u32> {
-    let mut b = b.iter().copied().peekable();
-    a.filter(|&id| {
-        while b.next_if(|&other| other < id).is_some() {}
-        b.next_if_eq(&id).is_some()
-    })
-    .collect()
-}
-
 /// How many rows have each value of a field. An error if the segment does not know it: see
 /// [`Columns`](crate::archive::Columns).
 pub fn count_values(
     segment: &Segment,
     field: Field,
-    rows: Option<&[u32]>,
+    rows: Option<&[(u32, u32)]>,
     counts: &mut HashMap<u128, u64>,
 ) -> Result<(), ArchiveError> {
     let damaged = |error| ArchiveError::index(segment.path())(error);
     let columns = segment.columns();
-    let len = rows.map_or(columns.rows() as usize, <[u32]>::len) as u64;
+    let len = rows.map_or(columns.rows().into(), count_rows);
     if len == 0 {
         return Ok(());
     }
@@ -394,8 +526,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_meet_where_they_are_equal() {
-        assert_eq!(common([1, 3, 5, 9].into_iter(), &[0, 3, 4, 9, 10]), [3, 9]);
-        assert_eq!(common([1, 2].into_iter(), &[]), []);
+    fn rows_are_found_in_runs() {
+        let runs = [(1, 3), (5, 5), (8, 9)];
+        let mut rest = &runs[..];
+        let found: Vec<u32> = (0..12).filter(|&row| is_next_in(&mut rest, row)).collect();
+        assert_eq!(found, [1, 2, 3, 5, 8, 9]);
     }
 }

@@ -155,10 +155,15 @@ impl<'q> Search<'q> {
         self.ask(Wanted::Records)
     }
 
-    /// Which packets match, for [`Answers::flows`]: where the index can sum up conversations, they
-    /// stay rows of the index.
+    /// Which packets match, for [`Answers::top`]: those that the index decides stay rows of it.
     pub fn rows(&self) -> Result<Answers, SearchError> {
         self.ask(Wanted::Rows)
+    }
+
+    /// Which packets match, for [`Answers::flows`]: where the index can sum up conversations, they
+    /// stay rows of the index.
+    pub fn rows_of_flows(&self) -> Result<Answers, SearchError> {
+        self.ask(Wanted::RowsOfFlows)
     }
 
     /// The packets that match, in order of time. Segments are asked as the stream gets to them.

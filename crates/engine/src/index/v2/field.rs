@@ -11,7 +11,7 @@ use super::super::reader::Index;
 use super::bits::Reader;
 use super::conversations::{Conversations, Members, Within};
 use super::dictionary::Dictionary;
-use super::flows::Flows;
+use super::flows::{Flows, for_each_flow};
 use super::postings::{self, Form, Postings, Sorted};
 use super::schema::{FlowColumn, Space};
 use super::section::Part;
@@ -416,39 +416,32 @@ impl<'a> FlowField<'a> {
         }
     }
 
-    /// How many of some rows have each value; of all rows if there is no list. Rows ascend.
-    pub fn count(&self, rows: Option<&[u32]>) -> Result<Vec<(u128, u64)>, IndexError> {
+    /// How many of some rows have each value; of all rows if there is no list. Rows are ascending
+    /// runs, given by their first and last.
+    pub fn count(&self, rows: Option<&[(u32, u32)]>) -> Result<Vec<(u128, u64)>, IndexError> {
         let mut counts = vec![0_u64; self.len() as usize];
-        let ids = self.ids()?;
-        let add = |counts: &mut Vec<u64>, id: u32, count: u64| {
+        let mut add = |id: u32, count: u32| {
             if let Some(sum) = counts.get_mut(id as usize) {
-                *sum += count;
+                *sum += u64::from(count);
             }
         };
-        if self.side == Side::Packet {
-            match rows {
-                None => ids.iter().for_each(|&id| add(&mut counts, id, 1)),
-                Some(rows) => {
-                    let ids = rows.iter().filter_map(|&row| ids.get(row as usize));
-                    ids.for_each(|&id| add(&mut counts, id, 1));
+        match rows {
+            None if self.side == Side::Packet => {
+                let mut each = |id, first, last| add(id, last - first + 1);
+                self.postings.runs_of(0..self.len(), &mut each)?;
+            }
+            Some(rows) if self.side == Side::Packet => {
+                if let Some(values) = self.of_rows()? {
+                    values.ids_of(rows, &mut |_, ids| ids.iter().for_each(|&id| add(id, 1)))?;
                 }
             }
-        } else {
-            let starts = self.flows.starts()?;
-            let mut rest = rows.unwrap_or_default();
-            for (flow, pair) in (0..).zip(starts.windows(2)) {
-                let count = match rows {
-                    None => pair[1] - pair[0],
-                    Some(_) => {
-                        let len = rest.partition_point(|&row| row < pair[1]);
-                        rest = &rest[len..];
-                        u32::try_from(len).unwrap_or(u32::MAX)
-                    }
-                };
-                if count > 0 {
+            _ => {
+                let (ids, starts) = (self.ids()?, self.flows.starts()?);
+                let all = [(0, starts.last().map_or(0, |end| end.saturating_sub(1)))];
+                for_each_flow(rows.unwrap_or(&all), &starts, &mut |flow, (first, last)| {
                     let id = ids.get(self.entry_of(flow) as usize).copied();
-                    add(&mut counts, id.unwrap_or(u32::MAX), count.into());
-                }
+                    add(id.unwrap_or(u32::MAX), last - first + 1);
+                });
             }
         }
         let values = self.dictionary.values()?.into_iter().zip(counts);

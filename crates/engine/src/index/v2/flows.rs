@@ -294,6 +294,38 @@ impl<'a> Flows<'a> {
     }
 }
 
+/// Passes the flows that have some of these rows to `each`, with their first and last ones. Rows
+/// are ascending runs; `starts` has the row that each flow starts at, and the number of rows.
+pub(crate) fn for_each_flow(
+    rows: &[(u32, u32)],
+    starts: &[u32],
+    each: &mut dyn FnMut(u32, (u32, u32)),
+) {
+    let mut flow = 0;
+    for &(first, last) in rows {
+        // Runs may be far from each other: in steps that double, then by binary search.
+        let mut step = 1;
+        while starts.get(flow + step).is_some_and(|&start| start <= first) {
+            flow += step;
+            step *= 2;
+        }
+        let near = &starts[flow..starts.len().min(flow + step)];
+        flow += near.partition_point(|&start| start <= first).saturating_sub(1);
+        let mut next = first;
+        while let Some(&end) = starts.get(flow + 1) {
+            if end > next {
+                let until = last.min(end - 1);
+                each(u32::try_from(flow).unwrap_or(u32::MAX), (next, until));
+                next = until.saturating_add(1);
+            }
+            if next > last || end > last {
+                break;
+            }
+            flow += 1;
+        }
+    }
+}
+
 /// Looks flows up; fast if they are asked for in ascending order.
 #[derive(Debug, Clone)]
 pub(super) struct FlowCursor<'a> {

@@ -12,10 +12,11 @@ use super::{Key, Sent, Tallies, Tally};
 use crate::archive::{ArchiveError, Column, FieldColumn, Segment, UnreadPackets};
 use crate::capture::Record;
 use crate::error::IndexError;
-use crate::fields::{FIELDS, Field, length_class_start};
-use crate::index::{FlowValues, MARK_RECORDS, Mark, RowValues};
+use crate::fields::{FIELDS, Field};
+use crate::index::{FlowValues, MARK_RECORDS, Mark};
 use crate::packet::{ETHERTYPE_IPV6, Fragment, Headers, protocol};
 use crate::query::control::Control;
+use crate::query::whole_flows::{Volumes, WholeFlow, split};
 
 /// Flows that a thread sums up at a time.
 const FLOWS_AT_A_TIME: usize = 1 << 14;
@@ -122,53 +123,6 @@ impl<'a> FlowHeaders<'a> {
         // Without addresses, the header may be cut off.
         target.wide || target.eth_type != ETHERTYPE_IPV6
     }
-}
-
-/// What tells the bytes of flows.
-struct Volumes<'a> {
-    /// What they are above the least of the length classes, by flow.
-    excess: Vec<u64>,
-    /// The length classes; `None` if all are 0.
-    classes: Option<RowValues<'a>>,
-    /// The least lengths of the classes, by the ids of these.
-    least: Vec<u64>,
-}
-
-impl<'a> Volumes<'a> {
-    /// Those of a segment; `None` if it does not say.
-    fn open(segment: &'a Segment) -> Result<Option<Self>, IndexError> {
-        let index = segment.index();
-        let Some(excess) = index.flow_excess()? else { return Ok(None) };
-        let classes = match index.flow_field(Field::Length.name())? {
-            Some(lengths) => lengths.of_rows()?,
-            None => None,
-        };
-        let least = |class: &u128| length_class_start(u8::try_from(*class).unwrap_or(u8::MAX));
-        let least = classes.iter().flat_map(|classes| &classes.values).map(least).collect();
-        Ok(Some(Self { excess, classes, least }))
-    }
-
-    /// The bytes of some flows, which ascend.
-    fn bytes(&self, flows: &[WholeFlow]) -> Result<Vec<u64>, IndexError> {
-        let excess = |one: &WholeFlow| self.excess.get(one.flow as usize).copied().unwrap_or(0);
-        let mut bytes: Vec<u64> = flows.iter().map(excess).collect();
-        let Some(classes) = &self.classes else { return Ok(bytes) };
-        let runs: Vec<(u32, u32)> = flows.iter().map(|flow| flow.rows).collect();
-        classes.ids_of(&runs, &mut |place, ids| {
-            let least = |&id: &u32| self.least.get(id as usize).copied().unwrap_or(0);
-            let sum: u64 = ids.iter().map(least).sum();
-            bytes[place] = bytes[place].saturating_add(sum);
-        })?;
-        Ok(bytes)
-    }
-}
-
-/// A flow that was found whole.
-#[derive(Debug, Clone, Copy)]
-struct WholeFlow {
-    flow: u32,
-    /// Its first and last row.
-    rows: (u32, u32),
 }
 
 /// A flow of a conversation.
@@ -330,42 +284,6 @@ pub(super) struct Rest {
     /// By the number of the conversation.
     pub(super) tallies: Vec<(u32, Tally)>,
     pub(super) unread: Result<UnreadPackets, ArchiveError>,
-}
-
-/// The flows that runs of rows have whole, and the rows of the others. `starts` has the row that
-/// each flow starts at, and the number of rows.
-fn split(rows: &[(u32, u32)], starts: &[u32]) -> (Vec<WholeFlow>, Vec<(u32, u32)>) {
-    let (mut whole, mut parts) = (Vec::new(), Vec::new());
-    let mut flow = 0;
-    for &(first, last) in rows {
-        // Runs may be far from each other: in steps that double, then by binary search.
-        let mut step = 1;
-        while starts.get(flow + step).is_some_and(|&start| start <= first) {
-            flow += step;
-            step *= 2;
-        }
-        let near = &starts[flow..starts.len().min(flow + step)];
-        flow += near.partition_point(|&start| start <= first).saturating_sub(1);
-        let mut next = first;
-        while let (Some(&start), Some(&end)) = (starts.get(flow), starts.get(flow + 1)) {
-            if end > next {
-                let until = last.min(end - 1);
-                match start == next && until == end - 1 {
-                    true => whole.push(WholeFlow {
-                        flow: u32::try_from(flow).unwrap_or(u32::MAX),
-                        rows: (start, until),
-                    }),
-                    false => parts.push((next, until)),
-                }
-                next = until + 1;
-            }
-            if next > last {
-                break;
-            }
-            flow += 1;
-        }
-    }
-    (whole, parts)
 }
 
 /// Sums up whole flows.
