@@ -94,7 +94,7 @@ fn spans(first: u64, last: u64, span: u64) -> u64 {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let started = Instant::now();
     let query = args.question.query()?;
-    let mut answers = args.question.records(&query)?;
+    let mut answers = args.question.rows(&query)?;
     if args.csv {
         csv::line(out, &["time", "packets"])?;
     }

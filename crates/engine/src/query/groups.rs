@@ -141,10 +141,12 @@ impl Answers {
         Ok(Top::of(bytes, most, packets_read))
     }
 
-    /// How many of the packets that [`Search::records`] has found are in each of `len` spans.
+    /// How many of the packets that [`Search::rows`] or [`Search::records`] has found are in each
+    /// of `len` spans.
     ///
     /// What cannot be read is left out and becomes a [`Gap`](crate::archive::Gap).
     ///
+    /// [`Search::rows`]: super::Search::rows
     /// [`Search::records`]: super::Search::records
     pub fn over_time(
         &mut self,
@@ -153,9 +155,9 @@ impl Answers {
         len: usize,
     ) -> Result<OverTime, SearchError> {
         let mut counts = vec![0; len];
+        self.rows_to_records();
         let packets_read = self.each_found(&mut |segment, answer| {
-            let records = records_of_answer(segment, answer)?;
-            count_times(segment, &records, start_ns, span_ns, &mut counts)
+            count_times(segment, &answer.records, start_ns, span_ns, &mut counts)
         })?;
         Ok(OverTime { start_ns, span_ns, counts, packets_read })
     }

@@ -48,7 +48,7 @@
 
 use std::sync::Arc;
 
-use super::answer::{Answer, Wanted, records_of_rows};
+use super::answer::{Answer, Wanted, count as count_rows, records_of_rows};
 use super::control::Control;
 use super::filter::FilterError;
 use super::packets::PacketStream;
@@ -59,6 +59,8 @@ use crate::time::TimeRange;
 /// With this many segments or more, several are asked at a time even if no packets have to be read.
 /// Starting threads takes longer than asking a few segments.
 const SEGMENTS_PARALLEL: usize = 32;
+/// Rows that are turned into records by several threads, at least.
+const ROWS_PARALLEL: u64 = 1 << 16;
 
 /// Why a search gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -310,16 +312,26 @@ impl Answers {
 
     /// Turns rows into records. A segment whose index is damaged becomes a [`Gap`].
     pub(super) fn rows_to_records(&mut self) {
-        let mut gaps = Vec::new();
-        for (segment, answer) in self.segments.iter_mut().filter(|(_, a)| !a.rows.is_empty()) {
+        use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
+        let turn = |(segment, answer): &mut (Arc<Segment>, Answer)| {
+            if answer.rows.is_empty() {
+                return None;
+            }
             match records_of_rows(segment, &std::mem::take(&mut answer.rows)) {
+                Ok(records) if answer.records.is_empty() => answer.records = records,
                 Ok(records) => {
                     answer.records.extend(records);
                     answer.records.sort_unstable();
                 }
-                Err(error) => gaps.push(Gap::of_lost(segment, error)),
+                Err(error) => return Some(Gap::of_lost(segment, error)),
             }
-        }
+            None
+        };
+        let rows: u64 = self.segments.iter().map(|(_, answer)| count_rows(&answer.rows)).sum();
+        let gaps: Vec<Gap> = match rows >= ROWS_PARALLEL {
+            true => self.segments.par_iter_mut().filter_map(turn).collect(),
+            false => self.segments.iter_mut().filter_map(turn).collect(),
+        };
         self.add_gaps(gaps);
     }
 
