@@ -47,7 +47,7 @@ enum Command {
     Peers(peers::Args),
     /// Indexing and searching as the archive grows from 1 to 200 million packets.
     Growth(growth::Args),
-    /// Which codec to use when, and whether `auto` agrees.
+    /// Which form or codec the columns of an index should have, and whether `auto` chooses well.
     Choice(choice::Args),
     /// All of the above with their defaults, one after the other: takes hours and 60 GB.
     All,

@@ -1,83 +1,19 @@
-//! The columns of archives: what can be seen of them without encoding, and their sizes.
+//! Captures, indexed with every choice: the bytes of their columns, and the time of look-ups.
 
+use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use tapdex_bitmap::{Codec, Sizes};
-use tapdex_engine::archive::{Archive, CodecChoice, Segment};
-use tapdex_engine::fields::Field;
+use tapdex_bench::builders::fitted;
+use tapdex_bitmap::{ALL_CODECS, Chunks};
+use tapdex_engine::archive::{Archive, CodecChoice};
+use tapdex_engine::index::{Found, Index};
 use tapdex_engine::traffic::Profile;
 
-use super::looks::{Looks, Samples};
 use crate::archive::captures::{self, Capture, Folder};
 use crate::archive::indexing::index_into;
-
-/// What a column is used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// The table is made from it.
-    Learnt,
-    /// The table is tried on it; made up as the others are, from other seeds.
-    Tried,
-    /// The table is tried on it; from a real capture.
-    Real,
-}
-
-/// What a column is like before one looks at its rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
-    /// All rows of a flow have the same value.
-    OfFlow,
-    /// Each packet has a value of its own: TCP flags and length.
-    OfPacket,
-}
-
-pub const GROUPS: [Group; 2] = [Group::OfFlow, Group::OfPacket];
-
-impl Group {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OfFlow => "fields of flows",
-            Self::OfPacket => "TCP flags and length",
-        }
-    }
-}
-
-/// A column of a segment.
-#[derive(Debug, Clone)]
-pub struct Column {
-    /// The capture, without its seed.
-    pub data: String,
-    pub part: Part,
-    pub field: String,
-    /// Which column of the field it is.
-    pub digit: usize,
-    /// Rows of the segment.
-    pub rows: u64,
-    /// Values that occur.
-    pub values: u64,
-    /// Rows that differ from the one before, and the first.
-    pub runs: u64,
-    /// Bytes of its bitmaps in every codec.
-    pub sizes: Sizes,
-    /// What `auto` takes.
-    pub auto: Codec,
-    /// Nanoseconds of a look-up in every codec, where that is measured.
-    pub looks: Option<Looks>,
-}
-
-impl Column {
-    pub fn group(&self) -> Group {
-        let field = Field::of_name(&self.field);
-        let is_own = field.is_some_and(|field| !field.spec().is_of_flow());
-        if is_own { Group::OfPacket } else { Group::OfFlow }
-    }
-
-    /// Bytes of its bitmaps.
-    pub fn bytes(&self, codec: Codec) -> u64 {
-        self.sizes.of_codec(codec).unwrap_or(0)
-    }
-}
 
 /// Made-up traffic of some kind.
 #[derive(Debug, Clone, Copy)]
@@ -113,105 +49,151 @@ pub const KINDS: [TrafficKind; 6] = [
     TrafficKind { name: "short", thousandths: 30, profile: Profile::default },
 ];
 
-/// The columns of made-up traffic of all kinds.
-pub fn made_up(
+/// Values of a column of a segment that are looked up, at most.
+pub const VALUES_MAX: usize = 64;
+
+/// What is compared: `auto` first, then every codec. HiPES has its narrowest chunks, since in the
+/// usual ones a lone id takes 8 KB.
+pub fn choices() -> Vec<CodecChoice> {
+    let codecs = ALL_CODECS.map(|codec| CodecChoice::Fixed(fitted(codec, usize::MAX)));
+    [CodecChoice::Auto].into_iter().chain(codecs).collect()
+}
+
+/// A column of a capture, with all choices.
+#[derive(Debug, Default)]
+pub struct Column {
+    /// Bytes by choice.
+    pub bytes: Vec<u64>,
+    /// The forms that `auto` gave it, one for each segment.
+    pub forms: Vec<String>,
+    /// Seconds of each look-up, by choice.
+    pub looks: Vec<Vec<f64>>,
+}
+
+/// A capture that was indexed with all choices.
+#[derive(Debug)]
+pub struct Indexed {
+    pub name: String,
+    pub packets: u64,
+    /// Bytes of all of the index, by choice.
+    pub bytes: Vec<u64>,
+    /// Columns by the names of their fields.
+    pub columns: BTreeMap<String, Column>,
+}
+
+/// Captures that are made up, and real ones if somebody says where they are.
+pub fn all(
     folder: &Folder,
-    packets: u64,
-    seed: u64,
-    part: Part,
+    (packets, seed): (u64, u64),
+    traces: Option<&Path>,
     rounds: usize,
-) -> anyhow::Result<Vec<Column>> {
-    let mut columns = Vec::new();
+) -> anyhow::Result<(Vec<Indexed>, Vec<Indexed>)> {
+    let (mut made_up, mut real) = (Vec::new(), Vec::new());
     for kind in KINDS {
-        eprintln!("{}, seed {seed}", kind.name);
         let packets = (packets * kind.thousandths / 1_000).max(1);
         let profile = Profile { seed, packets, snap_len: SNAP_LEN, ..(kind.profile)() };
         let scratch = folder.scratch();
         std::fs::create_dir_all(scratch.path())?;
         let path = scratch.path().join("capture.pcap");
         captures::write(&profile, &path)?;
-        columns.extend(of_capture(folder, &Capture::read(kind.name, &path)?, part, rounds)?);
+        made_up.push(index(folder, &Capture::read(kind.name, &path)?, rounds)?);
     }
-    Ok(columns)
+    for capture in captures::traces(folder, traces)? {
+        real.push(index(folder, &capture, rounds)?);
+    }
+    Ok((made_up, real))
 }
 
-/// The columns of real captures; none if nobody says where they are.
-pub fn real(folder: &Folder, given: Option<&Path>, rounds: usize) -> anyhow::Result<Vec<Column>> {
-    let mut columns = Vec::new();
-    for capture in captures::traces(folder, given)? {
-        eprintln!("{}", capture.name);
-        columns.extend(of_capture(folder, &capture, Part::Real, rounds)?);
-    }
-    Ok(columns)
-}
-
-/// The columns of a capture's index; without rounds, look-ups are not timed.
-fn of_capture(
-    folder: &Folder,
-    capture: &Capture,
-    part: Part,
-    rounds: usize,
-) -> anyhow::Result<Vec<Column>> {
-    let mut columns = Vec::new();
-    let scratch = folder.scratch();
-    index_into(scratch.path(), capture, CodecChoice::Auto, 0)?;
-    let (segments, failed) = Archive::open(scratch.path())?.segments()?;
-    ensure!(failed.is_empty(), "{}: {failed:?}", capture.name);
-    for segment in &segments {
-        columns.extend(of_segment(segment, &capture.name, part, rounds)?);
-    }
-    Ok(columns)
-}
-
-fn of_segment(
-    segment: &Segment,
-    data: &str,
-    part: Part,
-    rounds: usize,
-) -> anyhow::Result<Vec<Column>> {
-    let index = segment.index();
-    let mut columns = Vec::new();
-    let (mut number, mut runs) = (0, Vec::new());
-    for field in &index.schema().fields {
-        for (digit, spec) in field.columns.iter().enumerate() {
-            let column = index.column(number)?;
-            number += 1;
-            let (mut sizes, mut all_runs, mut written) = (Sizes::default(), 0, 0);
-            let mut samples = Samples::new(column.rows(), column.len(), rounds > 0);
-            for value in 0..column.len() {
-                let bitmap = column.bitmap(value)?;
-                runs_of(bitmap.ids(), &mut runs);
-                samples.take(value, &runs);
-                sizes.add(&Sizes::of_runs(&runs));
-                all_runs += runs.len() as u64;
-                written += bitmap.as_bytes().len() as u64;
+/// Indexes a capture with all choices, and looks up values of its columns.
+fn index(folder: &Folder, capture: &Capture, rounds: usize) -> anyhow::Result<Indexed> {
+    eprintln!("{}", capture.name);
+    let choices = choices();
+    let mut bytes = Vec::new();
+    let mut columns: BTreeMap<String, Column> = BTreeMap::new();
+    let (mut scratches, mut opened) = (Vec::new(), Vec::new());
+    for (number, &choice) in choices.iter().enumerate() {
+        let scratch = folder.scratch();
+        index_into(scratch.path(), capture, choice, 0)?;
+        let files = Archive::open(scratch.path())?.index_files()?;
+        scratches.push(scratch);
+        let segments = files.iter().map(|path| Index::open(path)).collect::<Result<Vec<_>, _>>()?;
+        bytes.push(segments.iter().map(Index::len_bytes).sum());
+        for share in segments.iter().flat_map(Index::shares) {
+            let Some(form) = share.form else { continue };
+            let column = columns.entry(share.name).or_default();
+            column.bytes.resize(choices.len(), 0);
+            column.bytes[number] += share.bytes;
+            if choice == CodecChoice::Auto {
+                column.forms.push(form.to_string());
             }
-            let counted = sizes.of_codec(spec.codec).context("a codec without a size")?;
-            ensure!(written == counted, "{}: {written} bytes, {counted} counted", field.name);
-            columns.push(Column {
-                data: data.to_owned(),
-                part,
-                field: field.name.clone(),
-                digit,
-                rows: column.rows().into(),
-                values: column.len() as u64,
-                runs: all_runs,
-                sizes,
-                auto: spec.codec,
-                looks: samples.time(rounds)?,
-            });
         }
+        opened.push(segments);
     }
-    Ok(columns)
+    let packets = capture.packets;
+    for segments in &opened {
+        let rows: u64 = segments.iter().map(|segment| u64::from(segment.rows())).sum();
+        ensure!(rows == packets, "{}: {rows} rows of {packets} packets", capture.name);
+        ensure!(segments.len() == opened[0].len(), "{}: segments differ", capture.name);
+    }
+    for number in 0..opened[0].len() {
+        let of_choices: Vec<&Index> = opened.iter().map(|segments| &segments[number]).collect();
+        look_up(&of_choices, &mut columns, rounds).with_context(|| capture.name.clone())?;
+    }
+    Ok(Indexed { name: capture.name.clone(), packets, bytes, columns })
 }
 
-/// The runs of ascending ids, the first and the last of each.
-pub fn runs_of(ids: impl Iterator<Item = u32>, target: &mut Vec<(u32, u32)>) {
-    target.clear();
-    for id in ids {
-        match target.last_mut() {
-            Some(run) if run.1 + 1 == id => run.1 = id,
-            _ => target.push((id, id)),
+/// Times look-ups in a segment that was built with each choice.
+fn look_up(
+    segments: &[&Index],
+    columns: &mut BTreeMap<String, Column>,
+    rounds: usize,
+) -> anyhow::Result<()> {
+    let schema = segments[0].flow_schema().context("not a segment of conversations")?;
+    for flow_column in &schema.columns {
+        // Of both ends, the source.
+        let name = flow_column.names.first().context("a column without a name")?;
+        let field = segments[0].flow_field(name)?.context("a column that is not there")?;
+        let mut values = field.count(None)?;
+        let step = values.len().div_ceil(VALUES_MAX).max(1);
+        values = values.into_iter().step_by(step).collect();
+        let mut times = vec![vec![Vec::new(); values.len()]; segments.len()];
+        for round in 0..=rounds {
+            for (place, &(value, rows)) in values.iter().enumerate() {
+                for (segment, times) in segments.iter().zip(&mut times) {
+                    let start = Instant::now();
+                    let found = black_box(count(segment, name, value)?);
+                    let seconds = start.elapsed().as_secs_f64();
+                    segment.check_flows()?;
+                    ensure!(found == rows, "{name} {value}: {found} rows instead of {rows}");
+                    // The first round checks checksums and warms caches.
+                    if round > 0 {
+                        times[place].push(seconds);
+                    }
+                }
+            }
+        }
+        let column = columns.entry(flow_column.names.join(", ")).or_default();
+        column.looks.resize(segments.len(), vec![]);
+        for (looks, times) in column.looks.iter_mut().zip(times) {
+            looks.extend(times.into_iter().filter_map(median));
         }
     }
+    Ok(())
+}
+
+/// How many rows have a value.
+fn count(index: &Index, name: &str, value: u128) -> anyhow::Result<u64> {
+    let field = index.flow_field(name)?.context("a column that is not there")?;
+    Ok(match field.equals(value, None)? {
+        Found::None => 0,
+        Found::All => index.rows().into(),
+        Found::Some(rows, _) => rows.count(),
+        Found::Conversations(conversations, _) => conversations.rows_len(),
+    })
+}
+
+/// The one in the middle, if there is one.
+pub fn median(mut numbers: Vec<f64>) -> Option<f64> {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied()
 }
