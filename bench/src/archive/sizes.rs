@@ -1,10 +1,7 @@
 //! How large the indexes of captures are.
 
-use std::collections::BTreeMap;
-
-use tapdex_bitmap::Codec;
 use tapdex_engine::archive::{Archive, CodecChoice};
-use tapdex_engine::index::SectionKind;
+use tapdex_engine::index::Share;
 
 use super::captures::{Capture, Folder};
 use super::indexing::index_into;
@@ -52,56 +49,29 @@ pub fn sections(folder: &Folder, capture: &Capture) -> anyhow::Result<()> {
     if let Some(error) = failed.into_iter().next() {
         return Err(error.into());
     }
-    // Names of fields in the order of the schema, then what belongs to no field.
-    let mut parts: Vec<(String, u64)> = Vec::new();
-    let mut codecs: BTreeMap<String, Vec<Codec>> = BTreeMap::new();
-    let mut all = 0;
-    for segment in &segments {
-        let index = segment.index();
-        let mut owners = Vec::new();
-        for field in &index.schema().fields {
-            owners.extend(field.columns.iter().map(|_| field.name.clone()));
-            let known = codecs.entry(field.name.clone()).or_default();
-            for column in &field.columns {
-                if !known.contains(&column.codec) {
-                    known.push(column.codec);
-                }
-            }
+    // Fields with the forms of their columns, then what belongs to no field.
+    let mut parts: Vec<Share> = Vec::new();
+    for share in segments.iter().flat_map(|segment| segment.index().shares()) {
+        match parts.iter_mut().find(|part| (&part.name, part.form) == (&share.name, share.form)) {
+            Some(part) => part.bytes += share.bytes,
+            None => parts.push(share),
         }
-        let mut rest = index.len_bytes();
-        all += rest;
-        let mut add = |name: &str, bytes: u64| match parts.iter_mut().find(|part| part.0 == name) {
-            Some(part) => part.1 += bytes,
-            None => parts.push((name.to_owned(), bytes)),
-        };
-        for section in index.sections() {
-            let bytes = section.len_bytes + section.checksum_bytes;
-            rest -= bytes;
-            let owner = section.column.and_then(|column| owners.get(column));
-            add(owner.map_or(section.name(), |name| name), bytes);
-        }
-        add("header, directory, footer, padding", rest);
     }
-    // Sections of no field come last.
-    let fields = |name: &str| codecs.contains_key(name);
-    parts.sort_by_key(|(name, _)| !fields(name));
-    println!("\nThe index of {}, codec auto; keys, offsets and", capture.name);
-    println!("checksums are counted with what they belong to:\n");
-    println!("| part | codecs | bytes | bytes a packet | percent |\n|---|---|---:|---:|---:|");
-    let line = |name: &str, codecs: &str, bytes: u64| {
+    let all: u64 = parts.iter().map(|part| part.bytes).sum();
+    println!("\nThe index of {}, codec auto; checksums are in the rest:\n", capture.name);
+    println!("| part | form | bytes | bytes a packet | percent |\n|---|---|---:|---:|---:|");
+    let line = |name: &str, form: &str, bytes: u64| {
         let a_packet = bytes as f64 / capture.packets as f64;
         let percent = 100.0 * bytes as f64 / all as f64;
-        println!("| {name} | {codecs} | {bytes} | {a_packet:.3} | {percent:.1} |");
+        println!("| {name} | {form} | {bytes} | {a_packet:.3} | {percent:.1} |");
     };
-    for (name, bytes) in &parts {
-        let codecs: Vec<&str> =
-            codecs.get(name).into_iter().flatten().map(|codec| codec.name()).collect();
-        line(name, &codecs.join(", "), *bytes);
+    for part in &parts {
+        let form = part.form.map(|form| form.to_string()).unwrap_or_default();
+        line(&part.name, &form, part.bytes);
     }
-    let of_fields = parts.iter().filter(|part| fields(&part.0)).map(|part| part.1).sum();
+    let of_fields = parts.iter().filter(|part| part.form.is_some()).map(|part| part.bytes).sum();
     line("**all fields**", "", of_fields);
     line("**all**", "", all);
-    let of_kind = |kind: SectionKind| parts.iter().any(|part| part.0 == kind.name());
-    anyhow::ensure!(of_kind(SectionKind::RowMap), "the index has no row map");
+    anyhow::ensure!(of_fields > 0 && of_fields < all, "the index has no fields");
     Ok(())
 }

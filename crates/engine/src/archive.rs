@@ -60,12 +60,12 @@ pub use segment::{Packets, Segment};
 pub use unread::{Unread, UnreadPackets};
 pub use upgrade::{Upgrade, UpgradeReport};
 
-/// The codec of the columns of a segment.
+/// The form of the columns of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodecChoice {
-    /// One chosen for each column: Roaring, or another codec that makes the column much smaller.
+    /// The form that fits a column best: lists, packed ids, or bitmaps of MASC.
     Auto,
-    /// This one.
+    /// Bitmaps of this codec.
     Fixed(Codec),
 }
 

@@ -190,6 +190,9 @@ impl Answers {
 type CountSegment<'c> =
     dyn FnMut(&Arc<Segment>, &Answer) -> Result<(u64, UnreadPackets), ArchiveError> + 'c;
 
+/// Rows as ascending runs, given by their first and last.
+type Runs = [(u32, u32)];
+
 /// The packets that a segment has found, by their numbers.
 fn records_of_answer<'a>(
     segment: &Segment,
@@ -210,7 +213,7 @@ fn records_of_answer<'a>(
 fn rows_of_answer<'a>(
     segment: &Segment,
     answer: &'a Answer,
-) -> Result<Option<Cow<'a, [(u32, u32)]>>, ArchiveError> {
+) -> Result<Option<Cow<'a, Runs>>, ArchiveError> {
     if answer.rows.is_empty() {
         return Ok(rows_of(segment, &answer.records)?.map(Cow::Owned));
     }
