@@ -1,8 +1,8 @@
 //! Links libpcap into our programs, if its static library is there and needs no other library.
 //!
-//! Debian's shared libpcap loads eleven libraries more, for sources of packets that nobody records
-//! here, and they take half of the time that a short search takes. `TAPDEX_LIBPCAP=shared` links
-//! the shared library all the same, as does `LIBPCAP_LIBDIR`, which the pcap crate knows, too.
+//! Debian's shared libpcap loads more libraries, for sources of packets that nobody records here,
+//! and every command waits for them. `TAPDEX_LIBPCAP=shared` links the shared library all the same,
+//! as does `LIBPCAP_LIBDIR`, which the pcap crate knows, too.
 
 use std::env;
 use std::fs;
@@ -15,10 +15,10 @@ fn main() {
     for variable in ["TAPDEX_LIBPCAP", "LIBPCAP_LIBDIR", "CC"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
-    let is_ours = env::var("TAPDEX_LIBPCAP").is_ok_and(|which| which == "shared")
+    let is_shared = env::var("TAPDEX_LIBPCAP").is_ok_and(|which| which == "shared")
         || env::var_os("LIBPCAP_LIBDIR").is_some()
         || env::var_os("HOST") != env::var_os("TARGET");
-    if !is_ours && let Some(folder) = static_library() {
+    if !is_shared && let Some(folder) = static_library() {
         println!("cargo::rustc-cfg=libpcap_inside");
         // The pcap crate asks for "pcap", and this folder has but the static library.
         println!("cargo::rustc-link-search=native={}", folder.display());

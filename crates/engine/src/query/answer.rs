@@ -298,7 +298,7 @@ impl<'a> Asking<'a> {
     fn take_rows_of_flows(&mut self, sure: Set<'a>) -> Result<(), ArchiveError> {
         let rows = self.segment.index().rows();
         let runs = runs(sure, rows);
-        if count(&runs) < u64::from(rows / FEW_ROWS) {
+        if are_few(&runs, rows) {
             self.matching.extend(records_of_rows(self.segment, &runs)?);
         } else {
             self.take_rows(runs);
@@ -519,6 +519,12 @@ pub(super) fn records_of_rows(
         _ => Set::Rows(Box::new(RunSet::new(runs.to_vec())), 0),
     };
     records(segment, set)
+}
+
+/// Whether runs have so few of the rows that reading their packets is faster than reading what the
+/// index says about the flows of all.
+pub(super) fn are_few(runs: &[(u32, u32)], rows: u32) -> bool {
+    count(runs) < u64::from(rows / FEW_ROWS)
 }
 
 /// How many rows are in runs.

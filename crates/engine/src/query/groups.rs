@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tapdex_bitmap::RunSet;
 
-use super::answer::{Answer, count as count_rows, joined, records_of_rows, runs};
+use super::answer::{Answer, are_few, count as count_rows, joined, records_of_rows, runs};
 use super::fields::presence_rows;
 use super::plan::{Dialect, Planner, Set};
 use super::search::{Answers, SearchError};
@@ -318,7 +318,8 @@ fn sum_bytes(
 }
 
 /// Sums up the bytes of flows that a segment has found whole, without reading packets. Returns the
-/// other rows; `None`, and then nothing was summed up, if the index does not know what is needed.
+/// other rows; `None`, and then nothing was summed up, if the index does not know what is needed, or
+/// the packets are few.
 fn sum_flows(
     segment: &Segment,
     answer: &Answer,
@@ -326,7 +327,7 @@ fn sum_flows(
     each: &mut dyn FnMut(Shown, u64),
 ) -> Result<Option<Vec<(u32, u32)>>, IndexError> {
     let (columns, index) = (segment.columns(), segment.index());
-    if answer.rows.is_empty() || !columns.knows(Field::Length) {
+    if are_few(&answer.rows, columns.rows()) || !columns.knows(Field::Length) {
         return Ok(None);
     }
     let Some(volumes) = Volumes::open(segment)? else { return Ok(None) };
