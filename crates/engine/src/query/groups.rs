@@ -318,8 +318,8 @@ fn sum_bytes(
 }
 
 /// Sums up the bytes of flows that a segment has found whole, without reading packets. Returns the
-/// other rows; `None`, and then nothing was summed up, if the index does not know what is needed, or
-/// the packets are few.
+/// other rows; `None`, and then nothing was summed up, if the index does not know what is needed,
+/// or the packets are few.
 fn sum_flows(
     segment: &Segment,
     answer: &Answer,
