@@ -36,6 +36,7 @@
 pub mod blocks;
 mod compression;
 mod error;
+mod guess;
 mod layout;
 mod pcapng;
 mod pseudo;
@@ -44,6 +45,8 @@ mod write;
 
 pub use compression::{Compression, Decompressed, decompress};
 pub use error::{CaptureError, DecompressError};
+pub(crate) use guess::{GUESS_LEN, next_start};
+pub(crate) use pcapng::Gathered;
 pub use read::{CaptureReader, Record, is_capture};
 pub use write::{CaptureWriter, FileFormat};
 

@@ -54,7 +54,7 @@ mod set;
 mod text;
 
 pub(crate) use key::{DIRECTION_WORD, Narrow, Wide, is_odd, mask, order_ends};
-pub use length::{length_class, length_class_start};
+pub use length::{length_class, length_class_start, length_excess};
 pub use names::{Ask, NAMES, Name, Part, for_top, wireshark};
 pub use presence::{Condition, Presence};
 pub(crate) use presence::{ICMP, ICMP6, TUNNEL};
@@ -255,7 +255,7 @@ macro_rules! fields {
         }),+];
 
         /// How many digits belong to single packets.
-        pub(crate) const OWN_DIGITS: usize =
+        pub const OWN_DIGITS: usize =
             0 $(+ if let Home::Packet = $home { $digits } else { 0 })+;
 
         /// The key of a packet's flow, but for the number of its wide part.

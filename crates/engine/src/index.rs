@@ -33,6 +33,7 @@ pub use shares::Share;
 pub use sums::{Piece, PieceSums, Pieces};
 pub use v2::{Conversations, FlowColumn, FlowField, FlowSchema, Form, Found, Space, Within};
 pub(crate) use v2::{
-    FlowIndexWriter, FlowValues, NewColumn, RowValues, Sorted, Sorter, for_each_flow,
+    Encoded, FlowIndexWriter, FlowValues, NewColumn, RowValues, Sorted, Sorter, check_permutation,
+    for_each_flow,
 };
 pub use writer::IndexWriter;

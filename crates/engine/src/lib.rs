@@ -144,6 +144,7 @@ mod error;
 #[cfg(libpcap_inside)]
 mod libpcap;
 mod mmap;
+mod parallel;
 
 pub use error::{Expected, IndexError, chain};
 

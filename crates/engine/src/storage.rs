@@ -225,6 +225,24 @@ impl<T: ReadFile + ?Sized> ReadFile for &T {
     }
 }
 
+impl<T: ReadFile + ?Sized> ReadFile for Arc<T> {
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        (**self).read_at(target, offset)
+    }
+
+    fn metadata(&self) -> io::Result<Metadata> {
+        (**self).metadata()
+    }
+
+    fn rights(&self) -> io::Result<Rights> {
+        (**self).rights()
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        (**self).next_data(offset)
+    }
+}
+
 /// A file, and a place in it to read on from.
 #[derive(Debug)]
 pub struct Reader<F = Box<dyn ReadFile>> {

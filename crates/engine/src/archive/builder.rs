@@ -1,283 +1,175 @@
 //! From packets to the index file of a segment.
+//!
+//! Packets come in [chunks](chunk), each with the flows of its packets. When a segment has all its
+//! chunks, their flows are sorted together, rows are put in the order of their flows, and columns
+//! are encoded, several at a time if there are threads for that.
 
+mod chunk;
 mod from_columns;
 mod on_device;
 
+use std::borrow::Cow;
 use std::io::Read;
+use std::ops::RangeBounds;
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering::Relaxed};
 
 use tapdex_bitmap::Codec;
 
 use super::CodecChoice;
 use super::device::SegmentColumn;
-use super::flows::{Conversations, Flows, Values};
+use super::flows::{AllFlows, CHUNKS_MAX, Conversations, Values};
 use super::note::Note;
 use crate::beneath::Rights;
-use crate::capture::{CaptureError, CaptureReader, Record};
+use crate::capture::{CaptureError, CaptureReader};
 use crate::error::IndexError;
-use crate::fields::{self, FIELDS, Field, FieldSet, Home, Narrow, OWN_DIGITS, Packet, Spec, Wide};
+use crate::fields::{FIELDS, Field, FieldSet, Home, Narrow, OWN_DIGITS, Spec, Wide};
 use crate::index::{
-    ColumnIndex, CpuBuilder, Digits, FlowIndexWriter, MARK_RECORDS, Mark, NewColumn, PieceSums,
-    Sorted, Sorter, Space, Width,
+    ColumnIndex, CpuBuilder, Digits, Encoded, FlowIndexWriter, Mark, NewColumn, PieceSums, Sorted,
+    Sorter, Space, Width,
 };
-use crate::packet::{self, Headers};
+use crate::lock;
+use crate::parallel::Parallel;
 use crate::storage::Publish;
 
+pub(super) use chunk::{CHUNK_RECORDS_MAX, Chunk};
 pub use on_device::DeviceReport;
 pub(super) use on_device::SharedDevice;
-
-/// Packets whose flows are looked up together, so that their memory reads overlap: those of a mark.
-const BATCH: usize = MARK_RECORDS as usize;
 
 /// Records of a segment: few enough that a segment is built in little memory, many enough that a
 /// search opens few files.
 pub(super) const RECORDS_MAX: usize = 1 << 22;
-/// Flows of a segment: with the greatest number of both it takes about 300 MB to build.
-const FLOWS_MAX: usize = 1 << 20;
-/// Segments of that size that are built at a time: all together in less than 1 GiB.
-const SEGMENTS_AT_A_TIME: usize = 3;
+/// Flows of the chunks of a segment, those that several chunks have counted as often.
+const FLOWS_MAX: usize = 1 << 21;
 
-/// When a segment is closed.
+/// How much fits into a segment. What does not depends on the packets alone, not on who builds the
+/// segment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
-    pub(super) records: usize,
-    /// Half as many flows may have wide parts.
+pub(super) struct Room {
+    records: usize,
     flows: usize,
+    chunks: usize,
 }
 
-impl Limits {
-    /// Limits for a number of threads. Each has a segment in memory, so more threads mean smaller
-    /// segments.
-    pub(super) fn new(records_max: usize, threads: usize) -> Self {
-        let share = |most: usize| most * SEGMENTS_AT_A_TIME / threads.max(SEGMENTS_AT_A_TIME);
-        Self { records: records_max.min(share(RECORDS_MAX)), flows: share(FLOWS_MAX) }
+impl Room {
+    /// An empty segment, for so many records at most.
+    pub(super) fn new(records: usize) -> Self {
+        Self { records: records.min(RECORDS_MAX), flows: FLOWS_MAX, chunks: CHUNKS_MAX }
+    }
+
+    /// Takes the room for a chunk; returns whether there was enough.
+    pub(super) fn take(&mut self, chunk: &Chunk) -> bool {
+        let left = |room: usize, needed: usize| room.checked_sub(needed);
+        let records = left(self.records, chunk.records());
+        let flows = left(self.flows, chunk.flows());
+        let (Some(records), Some(flows), Some(chunks)) = (records, flows, left(self.chunks, 1))
+        else {
+            return false;
+        };
+        *self = Self { records, flows, chunks };
+        true
     }
 }
 
-/// Takes packets in and writes the index of a segment.
+/// Writes the index of a segment, from its chunks.
 #[derive(Debug)]
 pub(super) struct SegmentBuilder {
-    flows: Flows,
-    /// The flow of each record.
-    flow_of: Vec<u32>,
-    /// What records have for themselves.
-    own: Own,
-    /// The fields that are kept, and their bits in the key of a flow.
+    chunks: Vec<Chunk>,
+    /// The fields that are kept.
     keep: FieldSet,
-    mask: Narrow,
-    marks: Vec<Mark>,
-    /// Checksums of the packets, if there are to be any.
-    sums: Option<PieceSums>,
-    /// Packets whose flow is still to be looked up.
-    pending: Box<Pending>,
-    headers: Headers,
-    wire_bytes: u64,
-    captured_bytes: u64,
+    /// Where the bytes before the first chunk start, and their checksum.
+    head: (u64, u32),
+    /// Marks and checksums, if they do not come from the chunks.
+    places: Option<(Vec<Mark>, Option<PieceSums>)>,
     /// Whether the lengths of the packets are known, not only their classes.
     has_lengths: bool,
     // Kept for the next segment.
-    rows: CpuBuilder,
-    column: ColumnIndex,
+    conversations: Conversations,
     row_map: Vec<u32>,
     row_own: Own,
-    sorter: Sorter,
-    conversations: Conversations,
-    values: Values,
-    sorted: Sorted,
+    scratch: Kept<Scratch>,
 }
 
-/// Packets whose flow is still to be looked up.
+/// Room that the encoding of a column takes.
 #[derive(Debug, Default)]
-struct Pending {
-    len: usize,
-    keys: [Narrow; BATCH],
-    hashes: [u64; BATCH],
-    /// The wide parts of those that have one, with their hashes, and whose they are.
-    wide: [(usize, Wide, u64); BATCH],
-    wide_len: usize,
-    /// What the packets have for themselves, digit by digit.
-    own: [[u16; BATCH]; OWN_DIGITS],
-    /// What their lengths are above the least of their classes.
-    excess: [u32; BATCH],
-    mark: Mark,
+struct Scratch {
+    builder: Option<CpuBuilder>,
+    column: ColumnIndex,
+    sorter: Sorter,
+    values: Values,
+    sorted: Sorted,
 }
 
 impl SegmentBuilder {
     /// Keeps these fields of packets.
     pub(super) fn new(keep: FieldSet) -> Self {
-        // Both ends of a field, or neither: which is the source depends on the packet.
-        let has_end = |spec: &&Spec| {
-            spec.other_end().is_some_and(|other| keep.contains(other.field))
-                || FIELDS.iter().any(|first| {
-                    keep.contains(first.field)
-                        && first.other_end().is_some_and(|other| other.field == spec.field)
-                })
-        };
-        let ends = FIELDS.iter().filter(has_end).map(|spec| spec.field);
-        let keep: FieldSet = keep.iter().chain(ends).collect();
+        let keep = with_both_ends(keep);
         Self {
-            flows: Flows::new(),
-            flow_of: Vec::new(),
-            own: own(keep),
+            chunks: Vec::new(),
             keep,
-            mask: fields::mask(keep),
-            marks: Vec::new(),
-            sums: None,
-            pending: Box::default(),
-            headers: Headers::default(),
-            wire_bytes: 0,
-            captured_bytes: 0,
+            head: (0, 0),
+            places: None,
             has_lengths: true,
-            rows: CpuBuilder::new(1),
-            column: ColumnIndex::default(),
+            conversations: Conversations::default(),
             row_map: Vec::new(),
             row_own: own(keep),
-            sorter: Sorter::default(),
-            conversations: Conversations::default(),
-            values: Values::default(),
-            sorted: Sorted::default(),
+            scratch: Kept::default(),
         }
     }
 
-    /// Forgets the packets, and keeps the memory.
-    pub(super) fn clear(&mut self) {
-        self.flows.clear();
-        self.flow_of.clear();
-        self.own.iter_mut().for_each(Plane::clear);
-        self.marks.clear();
-        self.sums = None;
-        (self.pending.len, self.pending.wide_len) = (0, 0);
-        (self.wire_bytes, self.captured_bytes) = (0, 0);
+    /// Starts with the packets of these chunks, which follow each other; returns those of the
+    /// segment before, whose memory can be used again. `head` says where the bytes before the first
+    /// chunk start, and has their checksum.
+    pub(super) fn start(&mut self, chunks: Vec<Chunk>, head: (u64, u32)) -> Vec<Chunk> {
+        self.places = None;
         self.has_lengths = true;
+        self.head = head;
+        std::mem::replace(&mut self.chunks, chunks)
+    }
+
+    /// Starts with what a reader has from where it is, as much as fits. Returns what is wrong with
+    /// the capture, if it ends for that reason.
+    pub(super) fn read<R: Read>(
+        &mut self,
+        reader: &mut CaptureReader<R>,
+        records_max: usize,
+    ) -> Result<Ended, CaptureError> {
+        let mut room = Room::new(records_max);
+        let mut used = self.start(Vec::new(), (reader.position(), 0));
+        loop {
+            // All of it fits, even if each packet is a flow of its own, with a wide part.
+            let most = CHUNK_RECORDS_MAX.min(room.records).min(room.flows / 2);
+            if most == 0 || room.chunks == 0 {
+                return Ok(Ended::Full);
+            }
+            let mut chunk = used.pop().unwrap_or_else(|| Chunk::new(self.keep));
+            chunk.start(reader, false);
+            let ended = chunk.read(reader, most, u64::MAX)?;
+            chunk.finish(reader);
+            let is_full = room.take(&chunk) && matches!(ended, Ended::Full);
+            self.chunks.push(chunk);
+            if !is_full {
+                return Ok(ended);
+            }
+        }
     }
 
     pub(super) fn records(&self) -> usize {
-        self.flow_of.len() + self.pending.len
+        self.chunks.iter().map(Chunk::records).sum()
     }
 
-    /// Whether the segment is to be closed before the next packet.
-    pub(super) fn is_full(&self, limits: &Limits) -> bool {
-        self.records() >= limits.records
-            || self.flows.len() + BATCH > limits.flows
-            || self.flows.wide.len() >= limits.flows / 2
-    }
-
-    /// Keeps checksums of what is read from here on; `start` is where the head of the segment
-    /// starts.
-    pub(super) fn start_sums<R: Read>(&mut self, reader: &mut CaptureReader<R>, start: u64) {
-        reader.start_sum(start);
-        self.sums = Some(PieceSums { start, end: start, sums: Vec::new() });
-    }
-
-    /// Called after the last packet: ends the last piece where the reader is.
-    pub(super) fn end_sums<R: Read>(&mut self, reader: &mut CaptureReader<R>) {
-        if let Some(sums) = &mut self.sums {
-            sums.end = reader.position();
-            sums.sums.push(reader.sum_to(sums.end));
-        }
-    }
-
-    /// Takes in the next packet; returns whether there was one.
-    #[inline(always)]
-    pub(super) fn take<R: Read>(
-        &mut self,
-        reader: &mut CaptureReader<R>,
-    ) -> Result<bool, CaptureError> {
-        let Some(record) = reader.next()? else { return Ok(false) };
-        let offset = record.offset;
-        self.push(&record);
-        // The first packet of a mark: the piece before it has ended.
-        if self.pending.len == 1
-            && let Some(sums) = &mut self.sums
-        {
-            sums.sums.push(reader.sum_to(offset));
-        }
-        Ok(true)
-    }
-
-    /// Takes in a packet.
-    #[inline(always)]
-    fn push(&mut self, record: &Record<'_>) {
-        packet::decode(record.link, record.swapped, record.data, &mut self.headers);
-        let packet = Packet::new(record, &self.headers);
-        self.wire_bytes += u64::from(record.wire_len);
-        self.captured_bytes += record.data.len() as u64;
-        let pending = &mut *self.pending;
-        let time = record.time_ns;
-        if pending.len == 0 {
-            pending.mark = Mark { offset: record.offset, time_min: time, time_max: time };
-        }
-        pending.mark.time_min = pending.mark.time_min.min(time);
-        pending.mark.time_max = pending.mark.time_max.max(time);
-        let at = pending.len % BATCH;
-        let mut key = fields::narrow(&packet);
-        let mut is_wide = false;
-        if packet.headers.wide {
-            let mut wide = fields::wide(&packet);
-            fields::order_ends(&mut key, Some(&mut wide));
-            // A wide part that is 0 is none: flows are what their fields are.
-            is_wide = wide != Wide::default();
-            if is_wide {
-                let hash = self.flows.wide.hash(&wide);
-                self.flows.wide.prefetch_slot(hash);
-                pending.wide[pending.wide_len % BATCH] = (at, wide, hash);
-                pending.wide_len += 1;
-            }
-        } else {
-            fields::order_ends(&mut key, None);
-        }
-        let key = std::array::from_fn(|word| key[word] & self.mask[word]);
-        if !is_wide {
-            pending.hashes[at] = self.flows.narrow.hash(&key);
-            self.flows.narrow.prefetch_slot(pending.hashes[at]);
-        }
-        pending.keys[at] = key;
-        for (digits, digit) in pending.own.iter_mut().zip(fields::own(&packet)) {
-            digits[at] = digit;
-        }
-        pending.excess[at] = excess(record.wire_len);
-        pending.len = at + 1;
-        if pending.len == BATCH {
-            self.settle();
-        }
-    }
-
-    /// Looks up the flows of the pending packets: those of a mark, except at the end of a segment.
-    fn settle(&mut self) {
-        let pending = &mut *self.pending;
-        let len = std::mem::take(&mut pending.len).min(BATCH);
-        if len == 0 {
-            return;
-        }
-        // Slots were fetched as packets came, keys are fetched now.
-        let wide = &pending.wide[..std::mem::take(&mut pending.wide_len).min(BATCH)];
-        wide.iter().for_each(|(_, _, hash)| self.flows.wide.prefetch_key(*hash));
-        for (at, part, hash) in wide {
-            let key = &mut pending.keys[*at];
-            self.flows.join(key, part, *hash);
-            pending.hashes[*at] = self.flows.narrow.hash(key);
-            self.flows.narrow.prefetch_slot(pending.hashes[*at]);
-        }
-        pending.hashes[..len].iter().for_each(|&hash| self.flows.narrow.prefetch_key(hash));
-        let keys = pending.keys[..len].iter().zip(&pending.hashes).zip(&pending.excess);
-        let flows = keys.map(|((key, &hash), &excess)| self.flows.count(key, hash, excess));
-        self.flow_of.extend(flows);
-        for (plane, digits) in self.own.iter_mut().zip(&pending.own) {
-            plane.extend(&digits[..len]);
-        }
-        self.marks.push(pending.mark);
-    }
-
-    /// Fills in the figures of the note that are about the packets.
-    pub(super) fn describe(&mut self, note: &mut Note) {
-        self.settle();
+    /// Fills in the figures of the note that are about the packets, but for the number of flows,
+    /// which is known when the index is written.
+    pub(super) fn describe(&self, note: &mut Note) {
+        let sum = |of: fn(&Chunk) -> u64| self.chunks.iter().map(of).sum();
         note.records = self.records() as u64;
-        note.wire_bytes = self.wire_bytes;
-        note.captured_bytes = self.captured_bytes;
-        note.odd = self.flows.odd_packets();
-        note.flows = self.flows.len() as u64;
-        note.time_min = self.marks.iter().map(|mark| mark.time_min).min().unwrap_or(0);
-        note.time_max = self.marks.iter().map(|mark| mark.time_max).max().unwrap_or(0);
+        note.wire_bytes = sum(|chunk| chunk.wire_bytes);
+        note.captured_bytes = sum(|chunk| chunk.captured_bytes);
+        note.odd = sum(|chunk| chunk.flows.odd_packets());
+        let times = || self.chunks.iter().filter_map(Chunk::times);
+        note.time_min = times().map(|(first, _)| first).min().unwrap_or(0);
+        note.time_max = times().map(|(_, last)| last).max().unwrap_or(0);
         self.describe_fields(note);
     }
 
@@ -290,26 +182,33 @@ impl SegmentBuilder {
     }
 
     /// Writes the index of the packets; returns its size in bytes. If there is a device, it sorts
-    /// and indexes the rows.
+    /// and indexes the rows. The note gets the number of flows.
     pub(super) fn write(
         &mut self,
         file: NewFile<'_>,
         codec: CodecChoice,
-        note: &Note,
-        device: &SharedDevice<'_>,
+        note: &mut Note,
+        (device, parallel): (&SharedDevice<'_>, Parallel<'_>),
     ) -> Result<u64, IndexError> {
-        self.settle();
-        let target = Target { file, fields: &self.fields_used(), codec, note };
-        match self.write_on_device(&target, device) {
+        let fields = &self.fields_used();
+        let mut target = Target { file, fields, codec, note, parallel };
+        match self.write_on_device(&mut target, device) {
             Some(written) => written,
-            None => self.write_on_cpu(&target),
+            None => self.write_on_cpu(&mut target),
         }
     }
 
     /// The columns that are not 0 in all entries; the length class always. A column of both ends is
     /// named by the field of the source.
     fn fields_used(&self) -> Vec<&'static Spec> {
-        let (narrow, wide) = self.flows.bits_used();
+        let (mut narrow, mut wide) = (Narrow::default(), Wide::default());
+        for chunk in &self.chunks {
+            let (bits, wide_bits) = chunk.flows.bits_used();
+            narrow.iter_mut().zip(bits).for_each(|(all, bits)| *all |= bits);
+            wide.iter_mut().zip(wide_bits).for_each(|(all, bits)| *all |= bits);
+        }
+        let is_in_packets =
+            |digit: usize| self.chunks.iter().any(|chunk| !chunk.own[digit].is_zero());
         let is_used = |spec: &Spec| {
             spec.field == Field::Length
                 || match spec.home {
@@ -317,7 +216,7 @@ impl SegmentBuilder {
                         spec.home_masks().any(|(word, bits)| narrow[word] & bits != 0)
                     }
                     Home::Wide(..) => spec.home_masks().any(|(word, bits)| wide[word] & bits != 0),
-                    Home::Packet => spec.own_digits().any(|digit| !self.own[digit].is_zero()),
+                    Home::Packet => spec.own_digits().any(is_in_packets),
                 }
         };
         let kept = FIELDS.iter().filter(|spec| self.keep.contains(spec.field));
@@ -326,113 +225,237 @@ impl SegmentBuilder {
     }
 
     /// Writes the index: sorts flows, puts the rows in their order, and writes columns.
-    fn write_on_cpu(&mut self, target: &Target<'_>) -> Result<u64, IndexError> {
+    fn write_on_cpu(&mut self, target: &mut Target<'_>) -> Result<u64, IndexError> {
         let mut conversations = std::mem::take(&mut self.conversations);
-        self.flows.sort(&mut self.sorter, &mut conversations);
-        let mut next = conversations.first_rows.clone();
-        let mut row_map = std::mem::take(&mut self.row_map);
-        row_map.resize(self.records(), 0);
-        for (record, &flow) in (0_u32..).zip(&self.flow_of) {
-            let row = &mut next[flow as usize];
-            row_map[*row as usize] = record;
-            *row += 1;
-        }
-        let rows = SortedRows { conversations: &conversations, records: &row_map };
-        let written = self.write_rows(target, rows, &mut |_, _, _| Ok(false));
-        (self.row_map, self.conversations) = (row_map, conversations);
+        let mut scratch = self.scratch.take();
+        let flows =
+            AllFlows::new(self.chunks.iter().map(|chunk| &chunk.flows), &mut scratch.sorter);
+        flows.sort(&mut scratch.sorter, &mut conversations);
+        self.scratch.put(scratch);
+        let firsts = flows.into_firsts();
+        let (records, own) = self.put_rows(&conversations, &firsts, target.parallel);
+        let rows = SortedRows { conversations: &conversations, records: &records, own: &own };
+        let written = self.write_rows(target, rows, None::<&mut BuildElsewhere<'_, IndexError>>);
+        (self.row_map, self.row_own, self.conversations) = (records, own, conversations);
         written
+    }
+
+    /// The records, and what they have for themselves, in the order of their flows.
+    fn put_rows(
+        &mut self,
+        conversations: &Conversations,
+        firsts: &[u32],
+        parallel: Parallel<'_>,
+    ) -> (Vec<u32>, Own) {
+        let count = self.records();
+        let mut records = std::mem::take(&mut self.row_map);
+        records.resize(count, 0);
+        let records = atomic(records, AtomicU32::new);
+        let own = self.row_own.each_mut().map(|plane| plane.cells(count));
+        let mut before = 0;
+        let befores = self.chunks.iter().map(|chunk| {
+            let after = before + rows32(chunk.records());
+            std::mem::replace(&mut before, after)
+        });
+        let chunks: Vec<_> = self.chunks.iter().zip(befores).zip(firsts).collect();
+        parallel.map(chunks, |((chunk, before), &first)| {
+            // Flows of other chunks have other rows.
+            let flows = first as usize..first as usize + chunk.flows.len();
+            let mut next = conversations.first_rows[flows].to_vec();
+            let mut rows = Vec::with_capacity(chunk.records());
+            for (record, &flow) in (before..).zip(&chunk.flow_of) {
+                let row = &mut next[flow as usize];
+                records[*row as usize].store(record, Relaxed);
+                rows.push(*row);
+                *row += 1;
+            }
+            chunk.own.iter().zip(&own).for_each(|(plane, cells)| cells.put(plane, &rows));
+        });
+        (atomic(records, AtomicU32::into_inner), own.map(Cells::into_plane))
     }
 
     /// Writes the index of a segment whose rows are in order. `built_elsewhere` builds the bitmaps
     /// of a column and passes them on, or returns false if they are to be built here.
-    fn write_rows<E: From<IndexError>>(
-        &mut self,
-        target: &Target<'_>,
-        sorted_rows: SortedRows<'_>,
-        built_elsewhere: &mut BuildElsewhere<'_, E>,
+    fn write_rows<E: From<IndexError> + Send>(
+        &self,
+        target: &mut Target<'_>,
+        rows: SortedRows<'_>,
+        built_elsewhere: Option<&mut BuildElsewhere<'_, E>>,
     ) -> Result<u64, E> {
         let NewFile { storage, path, rights } = target.file;
-        let SortedRows { conversations, records } = sorted_rows;
-        let mut writer = FlowIndexWriter::create(storage, path, rights, rows32(records.len()))?;
-        writer.flows(&conversations.packets)?;
-        if self.has_lengths {
-            writer.volumes(&conversations.excess)?;
-        }
-        let Self { rows: by_row, column, row_own, sorter, values, sorted, .. } = self;
-        for (plane, target) in self.own.iter().zip(row_own.iter_mut()) {
-            plane.gather(records, target);
-        }
-        let codec = match target.codec {
-            CodecChoice::Fixed(codec) => Some(codec),
-            CodecChoice::Auto => None,
+        let count = rows32(rows.records.len());
+        let shape = (count, rows32(rows.conversations.packets.len() / 2));
+        target.note.flows = rows.conversations.flows;
+        let mut writer = FlowIndexWriter::create(storage, path, rights, shape)?;
+        let (marks, sums) = match &self.places {
+            Some((marks, sums)) => (Cow::Borrowed(marks), sums.clone()),
+            None => {
+                let (marks, sums) = chunk::join(&self.chunks, self.head);
+                (Cow::Owned(marks), sums)
+            }
         };
-        for spec in target.fields {
-            let width = spec.bits().div_ceil(8) as usize;
-            let other = spec.other_end().map(|other| other.name);
-            let names: Vec<&str> = [Some(spec.name), other].into_iter().flatten().collect();
-            let new = |space| NewColumn { space, width, names: &names };
-            let own_digits = spec.own_digits();
-            if own_digits.len() == 1 {
-                let digit = own_digits.start;
-                let new = new(Space::Packets);
-                let is_built = match codec {
-                    None => false,
-                    Some(codec) => {
-                        built_elsewhere(SegmentColumn::Own(digit), codec, &mut |index| {
-                            let values: Vec<u128> =
-                                index.keys.iter().map(|&key| key.into()).collect();
-                            writer.built_packets(new, &values, index)
-                        })?
-                    }
-                };
-                if !is_built {
-                    writer.packets(new, row_own[digit].digits(), codec, (by_row, column))?;
-                }
-                continue;
+        let note = target.note.to_text();
+        let mut sections = vec![Section::Flows];
+        sections.extend(self.has_lengths.then_some(Section::Volumes));
+        sections.extend(target.fields.iter().copied().map(Section::Column));
+        sections.extend([Section::RowMap, Section::Marks]);
+        sections.extend(sums.as_ref().map(Section::Sums));
+        sections.push(Section::Note(&note));
+        if let Some(built_elsewhere) = built_elsewhere {
+            for section in sections {
+                let encoded = self.encode(target, rows, &marks, section, built_elsewhere)?;
+                writer.write(encoded)?;
             }
-            values.start(spec);
-            let space = match spec.is_of_flow() {
-                false => {
-                    values.long.resize(records.len(), 0);
-                    own_digits.for_each(|digit| row_own[digit].append_to(&mut values.long));
-                    Space::Packets
-                }
-                true => {
-                    let ends = [Some(*spec), spec.other_end()];
-                    for spec in ends.into_iter().flatten() {
-                        conversations.values(spec, values);
-                    }
-                    if spec.other_end().is_some() { Space::Ends } else { Space::Conversations }
-                }
-            };
-            values.sort(sorter, sorted);
-            let is_built = match (codec, codec.and_then(|_| sorted.short_ids())) {
-                (Some(codec), Some(ids)) => {
-                    built_elsewhere(SegmentColumn::Entries(&ids), codec, &mut |index| {
-                        writer.built(new(space), sorted, index)
-                    })?
-                }
-                _ => false,
-            };
-            if !is_built {
-                writer.column(new(space), sorted, codec)?;
-            }
+            return Ok(writer.finish()?);
         }
-        writer.row_map(records, &conversations.starts)?;
-        writer.marks(&self.marks)?;
-        if let Some(sums) = &self.sums {
-            writer.sums(&self.marks, sums)?;
+        let (shared, marks) = (&*target, &*marks);
+        let encoded = target.parallel.map(sections, |section| {
+            self.encode(shared, rows, marks, section, &mut |_, _, _| Ok::<_, IndexError>(None))
+        });
+        for section in encoded {
+            writer.write(section?)?;
         }
-        writer.note(target.note.to_text().as_bytes())?;
         Ok(writer.finish()?)
+    }
+
+    /// A section of the index.
+    fn encode<E: From<IndexError>>(
+        &self,
+        target: &Target<'_>,
+        rows: SortedRows<'_>,
+        marks: &[Mark],
+        section: Section<'_>,
+        built_elsewhere: &mut BuildElsewhere<'_, E>,
+    ) -> Result<Encoded, E> {
+        let SortedRows { conversations, records, .. } = rows;
+        Ok(match section {
+            Section::Flows => Encoded::flows(&conversations.packets),
+            Section::Volumes => Encoded::volumes(&conversations.excess),
+            Section::Column(spec) => {
+                let mut scratch = self.scratch.take();
+                let encoded =
+                    encode_column(spec, target.codec, rows, &mut scratch, built_elsewhere);
+                self.scratch.put(scratch);
+                encoded?
+            }
+            Section::RowMap => Encoded::row_map(records, &conversations.starts, target.parallel)?,
+            Section::Marks => Encoded::marks(rows32(records.len()), marks)?,
+            Section::Sums(sums) => Encoded::sums(marks, sums)?,
+            Section::Note(note) => Encoded::note(note.as_bytes())?,
+        })
     }
 }
 
-/// What a length is above the least of its class.
-#[inline(always)]
-fn excess(wire_len: u32) -> u32 {
-    let least = fields::length_class_start(fields::length_class(wire_len));
-    wire_len - u32::try_from(least).unwrap_or(0)
+/// A section that is to be encoded.
+#[derive(Clone, Copy)]
+enum Section<'s> {
+    Flows,
+    Volumes,
+    Column(&'static Spec),
+    RowMap,
+    Marks,
+    Sums(&'s PieceSums),
+    Note(&'s str),
+}
+
+/// The column of a field, and of its other end if it has one.
+fn encode_column<E: From<IndexError>>(
+    spec: &'static Spec,
+    codec: CodecChoice,
+    rows: SortedRows<'_>,
+    scratch: &mut Scratch,
+    built_elsewhere: &mut BuildElsewhere<'_, E>,
+) -> Result<Encoded, E> {
+    let SortedRows { conversations, records, own } = rows;
+    let codec = match codec {
+        CodecChoice::Fixed(codec) => Some(codec),
+        CodecChoice::Auto => None,
+    };
+    let width = spec.bits().div_ceil(8) as usize;
+    let other = spec.other_end().map(|other| other.name);
+    let names: Vec<&str> = [Some(spec.name), other].into_iter().flatten().collect();
+    let new = |space| NewColumn { space, width, names: &names };
+    let own_digits = spec.own_digits();
+    let Scratch { builder, column, sorter, values, sorted } = scratch;
+    if own_digits.len() == 1 {
+        let (new, digit) = (new(Space::Packets), own_digits.start);
+        if let Some(codec) = codec {
+            let built = built_elsewhere(SegmentColumn::Own(digit), codec, &|index| {
+                let values: Vec<u128> = index.keys.iter().map(|&key| key.into()).collect();
+                Encoded::built_packets(new, &values, index, rows32(records.len()))
+            })?;
+            if let Some(encoded) = built {
+                return Ok(encoded);
+            }
+        }
+        let builder = builder.get_or_insert_with(|| CpuBuilder::new(1));
+        return Ok(Encoded::packets(new, own[digit].digits(), codec, (builder, column))?);
+    }
+    values.start(spec);
+    let space = match spec.is_of_flow() {
+        false => {
+            values.long.resize(records.len(), 0);
+            own_digits.for_each(|digit| own[digit].append_to(&mut values.long));
+            Space::Packets
+        }
+        true => {
+            let ends = [Some(spec), spec.other_end()];
+            for spec in ends.into_iter().flatten() {
+                conversations.values(spec, values);
+            }
+            if spec.other_end().is_some() { Space::Ends } else { Space::Conversations }
+        }
+    };
+    values.sort(sorter, sorted);
+    if let (Some(codec), Some(ids)) = (codec, codec.and_then(|_| sorted.short_ids())) {
+        let built = built_elsewhere(SegmentColumn::Entries(&ids), codec, &|index| {
+            Encoded::built(new(space), sorted, index)
+        })?;
+        if let Some(encoded) = built {
+            return Ok(encoded);
+        }
+    }
+    Ok(Encoded::column(new(space), sorted, codec))
+}
+
+/// The fields to keep if these are wanted: both ends of a field, or neither, because which is the
+/// source depends on the packet.
+fn with_both_ends(keep: FieldSet) -> FieldSet {
+    let has_end = |spec: &&Spec| {
+        spec.other_end().is_some_and(|other| keep.contains(other.field))
+            || FIELDS.iter().any(|first| {
+                keep.contains(first.field)
+                    && first.other_end().is_some_and(|other| other.field == spec.field)
+            })
+    };
+    let ends = FIELDS.iter().filter(has_end).map(|spec| spec.field);
+    keep.iter().chain(ends).collect()
+}
+
+/// Why no packets follow those that were read.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// There may be more, but no more were wanted.
+    Full,
+    /// The capture has no more.
+    Capture,
+    /// The capture is damaged.
+    Damage(CaptureError),
+}
+
+/// Things that are used again.
+#[derive(Debug, Default)]
+pub(super) struct Kept<T>(Mutex<Vec<T>>);
+
+impl<T: Default> Kept<T> {
+    /// One that was used before, or a new one.
+    pub(super) fn take(&self) -> T {
+        lock(&self.0).pop().unwrap_or_default()
+    }
+
+    pub(super) fn put(&self, used: T) {
+        lock(&self.0).push(used);
+    }
 }
 
 /// The rows of a segment in their order.
@@ -441,13 +464,15 @@ struct SortedRows<'a> {
     conversations: &'a Conversations,
     /// The record of each row.
     records: &'a [u32],
+    /// What the record of each row has for itself.
+    own: &'a Own,
 }
 
-/// Takes the index of a column.
-type TakeIndex<'t> = dyn FnMut(&ColumnIndex) -> Result<(), IndexError> + 't;
-/// Builds a column in a codec; returns whether it did.
+/// Makes a section of the index of a column.
+type Encode<'t> = dyn Fn(&ColumnIndex) -> Result<Encoded, IndexError> + 't;
+/// Builds a column in a codec and has it encoded; `None` if it cannot.
 type BuildElsewhere<'b, E> =
-    dyn FnMut(SegmentColumn<'_>, Codec, &mut TakeIndex<'_>) -> Result<bool, E> + 'b;
+    dyn FnMut(SegmentColumn<'_>, Codec, &Encode<'_>) -> Result<Option<Encoded>, E> + 'b;
 
 /// Where an index is written, and who may read it.
 #[derive(Debug, Clone, Copy)]
@@ -462,7 +487,8 @@ struct Target<'a> {
     file: NewFile<'a>,
     fields: &'a [&'static Spec],
     codec: CodecChoice,
-    note: &'a Note,
+    note: &'a mut Note,
+    parallel: Parallel<'a>,
 }
 
 /// What records have for themselves.
@@ -535,6 +561,17 @@ impl Plane {
         }
     }
 
+    /// Appends the digits of some of the records of another list.
+    fn extend_from(&mut self, all: &Self, records: impl RangeBounds<usize>) {
+        let records = (records.start_bound().cloned(), records.end_bound().cloned());
+        match (self, all) {
+            (Self::Bytes(list), Self::Bytes(all)) => list.extend_from_slice(&all[records]),
+            (Self::Shorts(list), Self::Shorts(all)) => list.extend_from_slice(&all[records]),
+            // All are made by `own`.
+            _ => {}
+        }
+    }
+
     /// Writes the digits of some records to a list of the same width.
     fn gather(&self, records: &[u32], target: &mut Self) {
         fn pick<T: Copy>(from: &[T], records: &[u32], to: &mut Vec<T>) {
@@ -548,25 +585,62 @@ impl Plane {
             (_, target) => target.clear(),
         }
     }
+
+    /// Its memory, with room for so many digits that several threads write.
+    fn cells(&mut self, count: usize) -> Cells {
+        fn of<T: Copy + Default, A>(list: &mut Vec<T>, count: usize, new: fn(T) -> A) -> Vec<A> {
+            let mut list = std::mem::take(list);
+            list.resize(count, T::default());
+            atomic(list, new)
+        }
+        match self {
+            Self::Unkept => Cells::Unkept,
+            Self::Bytes(list) => Cells::Bytes(of(list, count, AtomicU8::new)),
+            Self::Shorts(list) => Cells::Shorts(of(list, count, AtomicU16::new)),
+        }
+    }
+}
+
+/// A plane that several threads write, each other digits of it.
+enum Cells {
+    Unkept,
+    Bytes(Vec<AtomicU8>),
+    Shorts(Vec<AtomicU16>),
+}
+
+impl Cells {
+    /// Writes digits to these rows.
+    fn put(&self, digits: &Plane, rows: &[u32]) {
+        match (self, digits) {
+            (Self::Bytes(cells), Plane::Bytes(digits)) => {
+                let pairs = rows.iter().zip(digits);
+                pairs.for_each(|(&row, &digit)| cells[row as usize].store(digit, Relaxed));
+            }
+            (Self::Shorts(cells), Plane::Shorts(digits)) => {
+                let pairs = rows.iter().zip(digits);
+                pairs.for_each(|(&row, &digit)| cells[row as usize].store(digit, Relaxed));
+            }
+            // All are made by `own`.
+            _ => {}
+        }
+    }
+
+    fn into_plane(self) -> Plane {
+        match self {
+            Self::Unkept => Plane::Unkept,
+            Self::Bytes(cells) => Plane::Bytes(atomic(cells, AtomicU8::into_inner)),
+            Self::Shorts(cells) => Plane::Shorts(atomic(cells, AtomicU16::into_inner)),
+        }
+    }
+}
+
+/// The same numbers, of an atomic type or of a plain one. That takes no memory: both have the same
+/// size.
+fn atomic<A, B>(list: Vec<A>, new: fn(A) -> B) -> Vec<B> {
+    list.into_iter().map(new).collect()
 }
 
 /// A segment has at most [`RECORDS_MAX`] rows.
 fn rows32(rows: usize) -> u32 {
     u32::try_from(rows).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_threads_have_no_more_in_memory() {
-        for threads in 1..=64 {
-            let limits = Limits::new(RECORDS_MAX, threads);
-            assert!(limits.records > 0 && limits.flows > 2 * BATCH, "{threads}");
-            assert!(limits.records * threads <= SEGMENTS_AT_A_TIME * RECORDS_MAX, "{threads}");
-            assert!(limits.flows * threads <= SEGMENTS_AT_A_TIME * FLOWS_MAX, "{threads}");
-        }
-        assert_eq!(Limits::new(300, 1).records, 300);
-    }
 }

@@ -1,12 +1,23 @@
-//! The seam to a device that does the index step of a segment.
+//! The seam to a device that does the index step.
+//!
+//! A device can do two things, and does each as the CPU would, byte for byte:
+//!
+//! - A [`PacketDevice`] turns frames into [chunks](DeviceChunk) of packets whose flows it has found,
+//!   and sorts the packets of several chunks into a segment.
+//! - A [`SegmentDevice`] sorts a segment whose flows the CPU has found, and builds its bitmaps, if
+//!   all columns are to be bitmaps of a codec.
 
 use tapdex_bitmap::Codec;
 
 use crate::error::IndexError;
+use crate::fields::{self, FIELDS, FieldSet, Packet, length_excess};
 use crate::index::{ColumnIndex, Digits, Width};
 
 /// Words of a flow's key: flows are sorted by them, the first word before the others.
 pub const KEY_WORDS: usize = 6;
+/// Words of the wide part of a key, which few flows have.
+pub const WIDE_WORDS: usize = 10;
+pub use crate::fields::OWN_DIGITS;
 
 /// Does the index step of a segment in flow order: sorts, and builds the columns.
 ///
@@ -23,6 +34,11 @@ pub trait SegmentDevice: Send + std::fmt::Debug {
         columns: &[(SegmentColumn<'_>, Codec)],
         done: &mut dyn FnMut(&ColumnIndex) -> Result<(), IndexError>,
     ) -> Result<(), SegmentFailed>;
+
+    /// The same device, for frames; `None` if it does not take any.
+    fn packets(&self) -> Option<std::sync::Arc<dyn PacketDevice>> {
+        None
+    }
 }
 
 /// What a segment is sorted by.
@@ -68,6 +84,248 @@ pub enum SegmentColumn<'a> {
     /// A digit of each entry of a column that has other entries than rows: conversations, or their
     /// ends.
     Entries(&'a [u16]),
+}
+
+/// Bytes of a frame that a device gets, at most. If a frame is longer, and its headers do not end
+/// there, the device refuses it.
+pub const FRAME_BYTES: usize = 128;
+/// Frames that are sent together, at most.
+pub const BATCH_FRAMES: usize = 1 << 14;
+/// The most frames of a chunk.
+pub const CHUNK_FRAMES_MAX: usize = 1 << 18;
+/// Where the bytes of frames start: at multiples of this, behind the heads of the batch.
+pub const FRAME_ALIGN: usize = 16;
+
+/// Turns frames into chunks of packets, and sorts those of several chunks.
+///
+/// Threads work on chunks of their own at the same time. If anything fails, the CPU reads the
+/// packets again, and does all of it.
+pub trait PacketDevice: Send + Sync + std::fmt::Debug {
+    /// Room for frames, empty. Waits for room that is being copied from.
+    fn frames(&self) -> Result<Frames, SegmentFailed>;
+
+    /// Begins a chunk.
+    fn begin(&self, kept: &Kept) -> Result<Box<dyn DeviceChunk>, SegmentFailed>;
+
+    /// Sorts the packets of chunks that were finished, and that follow each other: the flows of all
+    /// chunks by their keys, and the packets by flow, those of a flow in order of arrival.
+    fn sort(&self, chunks: &[&dyn DeviceChunk]) -> Result<SortedPackets, SegmentFailed>;
+}
+
+/// Packets on a device that follow each other. Its memory is given back when it is dropped.
+pub trait DeviceChunk: Send + Sync + std::fmt::Debug {
+    /// Decodes frames, which follow those before. Returns at once.
+    fn add(&mut self, frames: Frames) -> Result<(), SegmentFailed>;
+
+    /// The frames that the device's decoder does not do, by their numbers in the chunk, ascending;
+    /// all frames are there.
+    fn refused(&mut self) -> Result<Vec<u32>, SegmentFailed>;
+
+    /// Takes the keys of the frames that were refused, in the order of
+    /// [`refused`](Self::refused), and finds the flows.
+    fn finish(&mut self, refused: &[PacketKey]) -> Result<ChunkFigures, SegmentFailed>;
+
+    /// Its number on the device.
+    fn number(&self) -> u64;
+}
+
+/// Memory of the host that a device copies from.
+pub trait HostMemory: Send + Sync + std::fmt::Debug {
+    /// Its bytes.
+    fn bytes(&self) -> &[u8];
+    /// Its bytes, to be written.
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+impl HostMemory for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+/// Frames on their way to a device: a head for each, and as many of its bytes as are sent.
+///
+/// ```text
+/// heads: for each frame where its bytes start, u32
+///                       how many were captured, u32
+///                       how many it had on the wire, u32
+///                       link type, u16 << 16 | interface, u16: the value of the field
+/// bytes: from 16 * BATCH_FRAMES on, each frame at a multiple of FRAME_ALIGN
+/// ```
+#[derive(Debug)]
+pub struct Frames {
+    memory: Box<dyn HostMemory>,
+    len: usize,
+    used: usize,
+}
+
+/// Bytes of the head of a frame.
+pub const HEAD_BYTES: usize = 16;
+
+impl Frames {
+    /// Bytes of memory that it takes.
+    pub const BYTES: usize = BATCH_FRAMES * (HEAD_BYTES + FRAME_BYTES);
+
+    /// No frames, in memory of at least [`BYTES`](Self::BYTES) bytes.
+    pub fn new(memory: Box<dyn HostMemory>) -> Self {
+        Self { memory, len: 0, used: 0 }
+    }
+
+    /// The memory, to be used again.
+    pub fn into_memory(self) -> Box<dyn HostMemory> {
+        self.memory
+    }
+
+    /// How many frames there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether there is no room for another one.
+    pub fn is_full(&self) -> bool {
+        self.len == BATCH_FRAMES
+    }
+
+    /// Their heads.
+    pub fn heads(&self) -> &[u8] {
+        self.memory.bytes().get(..HEAD_BYTES * self.len).unwrap_or_default()
+    }
+
+    /// Their bytes, from which `start` of a head counts.
+    pub fn data(&self) -> &[u8] {
+        let data = self.memory.bytes().get(HEAD_BYTES * BATCH_FRAMES..).unwrap_or_default();
+        data.get(..self.used).unwrap_or_default()
+    }
+
+    /// Adds a frame; there is room for it.
+    #[inline(always)]
+    pub fn push(&mut self, (link, interface): (u16, u16), wire_len: u32, data: &[u8]) {
+        let (heads, bytes) =
+            self.memory.bytes_mut().split_at_mut(HEAD_BYTES * BATCH_FRAMES);
+        let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let source = u32::from(link) << 16 | u32::from(interface);
+        let (heads, _) = heads.as_chunks_mut::<4>();
+        let head = [word(self.used), word(data.len()), wire_len, source];
+        if let Some(place) = heads.get_mut(4 * self.len..4 * self.len + 4) {
+            place.iter_mut().zip(head).for_each(|(place, word)| *place = word.to_le_bytes());
+        }
+        let kept = data.len().min(FRAME_BYTES);
+        if let Some(place) = bytes.get_mut(self.used..self.used + kept) {
+            place.copy_from_slice(&data[..kept]);
+        }
+        self.used += kept.next_multiple_of(FRAME_ALIGN);
+        self.len += 1;
+    }
+}
+
+/// What is kept of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// The bits of keys that are kept.
+    pub mask: [u64; KEY_WORDS],
+    /// Which digits of single packets are kept.
+    pub own: [bool; OWN_DIGITS],
+}
+
+/// What a packet is to the index.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PacketKey {
+    /// The key of its flow, its ends in order; without the number of the wide part.
+    pub narrow: [u64; KEY_WORDS],
+    /// The wide part of the key; 0 if it has none.
+    pub wide: [u64; WIDE_WORDS],
+    /// What it has for itself, digit by digit.
+    pub own: [u16; OWN_DIGITS],
+    /// What its length is above the least of its class.
+    pub excess: u32,
+}
+
+impl Kept {
+    /// What is kept of packets if these fields are.
+    pub fn of(fields: FieldSet) -> Self {
+        let own = FIELDS.iter().filter(|spec| !spec.is_of_flow());
+        let mut own = own.flat_map(|spec| spec.own_digits().map(|_| fields.contains(spec.field)));
+        let own = std::array::from_fn(|_| own.next().unwrap_or(false));
+        Self { mask: fields::mask(fields), own }
+    }
+}
+
+impl PacketKey {
+    /// That of a packet, whose headers are here.
+    #[inline(always)]
+    pub fn of(packet: &Packet<'_>, kept: &Kept) -> Self {
+        let mut narrow = fields::narrow(packet);
+        let mut wide = [0; WIDE_WORDS];
+        if packet.headers.wide {
+            wide = fields::wide(packet);
+            fields::order_ends(&mut narrow, Some(&mut wide));
+        } else {
+            fields::order_ends(&mut narrow, None);
+        }
+        narrow.iter_mut().zip(kept.mask).for_each(|(word, mask)| *word &= mask);
+        Self { narrow, wide, own: fields::own(packet), excess: length_excess(packet.wire_len) }
+    }
+}
+
+/// What is known of a chunk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChunkFigures {
+    /// How many flows it has.
+    pub flows: u32,
+    /// How many wide parts of flows.
+    pub wide: u32,
+    /// The bits that are set in any key, and in any wide part.
+    pub bits: [u64; KEY_WORDS],
+    /// Those in any wide part.
+    pub wide_bits: [u64; WIDE_WORDS],
+    /// Which of the digits of single packets are not 0 in all of them.
+    pub own: [bool; OWN_DIGITS],
+    /// Packets whose headers are odd.
+    pub odd: u64,
+}
+
+/// The packets of a segment in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SortedPackets {
+    /// For each word of a key, that word of the flows of all chunks, in the order of their keys. A
+    /// flow that several chunks have may be there as often, or once. The number of a wide part is
+    /// its place in `wide`, from 1.
+    pub words: [Vec<u64>; KEY_WORDS],
+    /// How many packets each of these has.
+    pub packets: Vec<u32>,
+    /// The excess of each.
+    pub excess: Vec<u64>,
+    /// The wide parts that differ, ascending.
+    pub wide: Vec<[u64; WIDE_WORDS]>,
+    /// The records in the order of their flows, counted through all chunks.
+    pub records: Vec<u32>,
+    /// What they have for themselves, in that order: bytes, or numbers of 16 bits. Empty if it is
+    /// not kept.
+    pub own: [OwnDigits; OWN_DIGITS],
+}
+
+/// A digit of each packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnDigits {
+    /// A byte of each.
+    Bytes(Vec<u8>),
+    /// Two bytes of each.
+    Shorts(Vec<u16>),
+}
+
+impl Default for OwnDigits {
+    fn default() -> Self {
+        Self::Bytes(Vec::new())
+    }
 }
 
 /// Why a device did not index a segment.

@@ -18,7 +18,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::builder::{Limits, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
+use super::builder::{Ended, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
 use super::completeness::{Behind, Gap, Loose, Survey, end_of};
 use super::file_names::capture_name;
 use super::note::{Covered, Loss, Note, SourceFile, chained};
@@ -28,6 +28,7 @@ use super::{Archive, ArchiveError, CodecChoice};
 use crate::beneath::Rights;
 use crate::capture::{CaptureError, CaptureReader};
 use crate::index::Index;
+use crate::parallel::Parallel;
 use crate::storage::{Memory, Publish, ReadFile, Reader, Storage};
 use crate::time::TimeRange;
 
@@ -108,9 +109,7 @@ impl<'a> Drafter<'a> {
     /// how many these are.
     pub fn write(&mut self, storage: &dyn Publish) -> Result<u64, ArchiveError> {
         let mut builder = SegmentBuilder::new(self.archive.settings().fields);
-        let Some(note) = self.read(&mut builder, &Limits::new(DRAFT_RECORDS, 1))? else {
-            return Ok(0);
-        };
+        let Some((mut note, _)) = self.read(&mut builder, DRAFT_RECORDS)? else { return Ok(0) };
         let folder = self.archive.drafts_folder();
         // Creates the folder of drafts, but not an archive that is gone.
         let made = self.archive.storage.make_folder(&folder);
@@ -119,28 +118,26 @@ impl<'a> Drafter<'a> {
         let rights =
             self.file.file().rights().map_err(|error| ArchiveError::io("read", &path, error))?;
         let file = NewFile { storage, path: &path, rights: rights.and(Rights::GROUP) };
-        write(&mut builder, file, &note)?;
+        write(&mut builder, file, &mut note)?;
         self.rest.go_on(&note);
         Ok(note.records)
     }
 
     /// Segments in memory of all packets that can be read.
     fn in_memory(&mut self) -> Result<Vec<Segment>, ArchiveError> {
-        let limits = Limits::new(RECORDS_MAX, 1);
         let mut builder = SegmentBuilder::new(self.archive.settings().fields);
         let mut segments = Vec::new();
-        while let Some(note) = self.read(&mut builder, &limits)? {
-            let ended = !builder.is_full(&limits);
+        while let Some((mut note, ended)) = self.read(&mut builder, RECORDS_MAX)? {
             let path = self.recording.index_path(note.source.part);
             let memory = Memory::default();
             let file = NewFile { storage: &memory, path: &path, rights: Rights::GROUP };
-            write(&mut builder, file, &note)?;
+            write(&mut builder, file, &mut note)?;
             let index = Index::from_bytes(memory.into_bytes());
             let index = index.map_err(ArchiveError::index(&path))?;
             self.rest.go_on(&note);
             let storage = Arc::clone(&self.archive.storage);
             segments.push(Segment::in_memory(storage, path, index, note));
-            if ended {
+            if !matches!(ended, Ended::Full) {
                 break;
             }
         }
@@ -148,26 +145,20 @@ impl<'a> Drafter<'a> {
     }
 
     /// Reads packets until there are enough for a segment, or no more whole ones. Returns the note
-    /// of the segment, if there is one. A damaged file ends at the damage.
+    /// of the segment, if there is one, and why it ended. A damaged file ends at the damage.
     fn read(
         &mut self,
         builder: &mut SegmentBuilder,
-        limits: &Limits,
-    ) -> Result<Option<Note>, ArchiveError> {
+        records_max: usize,
+    ) -> Result<Option<(Note, Ended)>, ArchiveError> {
         let path = self.recording.sealed_path();
-        builder.clear();
         // There may be more now behind the place where it ended last time.
         self.reader.reread(self.rest.start).map_err(ArchiveError::capture(&path))?;
-        while !builder.is_full(limits) {
-            match builder.take(&mut self.reader) {
-                Ok(true) => {}
-                Err(error) if error.is_io() => return Err(ArchiveError::capture(&path)(error)),
-                Ok(false) => break,
-                Err(error) => {
-                    self.damage = self.is_damage(&error).then_some(error);
-                    break;
-                }
-            }
+        let mut ended =
+            builder.read(&mut self.reader, records_max).map_err(ArchiveError::capture(&path))?;
+        if let Ended::Damage(error) = ended {
+            self.damage = self.is_damage(&error).then_some(error);
+            ended = Ended::Capture;
         }
         if builder.records() == 0 {
             return Ok(None);
@@ -179,7 +170,7 @@ impl<'a> Drafter<'a> {
         let mut note = Note::new(source, self.reader.layout().clone());
         builder.describe(&mut note);
         note.tell(&self.reader.take_statistics());
-        Ok(Some(note))
+        Ok(Some((note, ended)))
     }
 
     /// Whether an error means that something is missing; not so if more may still be written.
@@ -230,9 +221,14 @@ impl<'a> Drafter<'a> {
 }
 
 /// Writes the index of a draft.
-fn write(builder: &mut SegmentBuilder, file: NewFile<'_>, note: &Note) -> Result<(), ArchiveError> {
+fn write(
+    builder: &mut SegmentBuilder,
+    file: NewFile<'_>,
+    note: &mut Note,
+) -> Result<(), ArchiveError> {
     let codec = CodecChoice::Fixed(tapdex_bitmap::Codec::Roaring);
-    let written = builder.write(file, codec, note, &SharedDevice::new(None));
+    let with = (&SharedDevice::new(None), Parallel::default());
+    let written = builder.write(file, codec, note, with);
     written.map(drop).map_err(ArchiveError::index(file.path))
 }
 

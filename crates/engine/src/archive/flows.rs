@@ -1,4 +1,8 @@
-//! The flows of a segment: found while packets come in, sorted when all are there.
+//! Flows: found chunk by chunk while packets come in, joined and sorted when a segment is there.
+//!
+//! A chunk is a few hundred thousand packets at most, so its hash table stays in the cache. A flow
+//! that several chunks have is found in each, and becomes one when the flows of all chunks are
+//! sorted: then its parts are neighbours, in the order of the chunks.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -61,13 +65,13 @@ impl<const N: usize> Interner<N> {
         self.entries.iter().map(|entry| &entry.key)
     }
 
-    fn key(&self, number: u32) -> &[u64; N] {
-        &self.entries[number as usize].key
-    }
-
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.slots.fill(0);
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Entry<N>>() * self.entries.capacity() + 4 * self.slots.len()
     }
 
     #[inline(always)]
@@ -151,7 +155,7 @@ fn low_half(word: u64) -> u32 {
     u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0)
 }
 
-/// The flows of a segment.
+/// The flows of a chunk.
 #[derive(Debug)]
 pub(super) struct Flows {
     pub(super) narrow: Interner<6>,
@@ -177,6 +181,11 @@ impl Flows {
     pub(super) fn clear(&mut self) {
         self.narrow.clear();
         self.wide.clear();
+    }
+
+    /// Bytes of memory that they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.narrow.bytes() + self.wide.bytes()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -205,53 +214,6 @@ impl Flows {
         flow
     }
 
-    /// Puts the flows in the order of their keys, which gives neighbours as many digits in common
-    /// as possible, and brings the two of a conversation together.
-    pub(super) fn sort(&self, sorter: &mut Sorter, target: &mut Conversations) {
-        let (wide_order, ranks) = self.wide_ranks(sorter);
-        target.clear(self.len());
-        let heads = |word: usize| self.narrow.keys().map(move |key| key[word]);
-        let order = sorter.sort_pairs(heads(0), heads(1));
-        // Those of the same two hosts lie together: mostly a few.
-        let mut group: Vec<(Narrow, Volume, u32)> = Vec::new();
-        for flows in order.chunks(READ_TOGETHER) {
-            // Flows lie anywhere in memory.
-            flows.iter().for_each(|&flow| prefetch(&self.narrow.entries, flow as usize));
-            for &flow in flows {
-                let Entry { mut key, volume } = self.narrow.entries[flow as usize];
-                key[WIDE_WORD] = ranked(&key, &ranks);
-                if group.first().is_some_and(|first| first.0[..2] != key[..2]) {
-                    target.push_group(&mut group, sorter);
-                }
-                group.push((key, volume, flow));
-            }
-        }
-        target.push_group(&mut group, sorter);
-        target.finish(wide_order.iter().map(|&i| self.wide.key(i)));
-    }
-
-    /// The keys that [`sort`](Self::sort) sorts by, for sorting elsewhere.
-    pub(super) fn sort_keys(&self, sorter: &mut Sorter) -> SortKeys<'_> {
-        let (wide_order, ranks) = self.wide_ranks(sorter);
-        let words = std::array::from_fn(|word| match word {
-            WIDE_WORD => self.narrow.keys().map(|key| ranked(key, &ranks)).collect(),
-            _ => self.narrow.keys().map(|key| key[word]).collect(),
-        });
-        SortKeys { words, flows: self, wide_order }
-    }
-
-    /// The wide parts in sorted order, so that similar addresses are neighbours; and for each
-    /// number of a wide part its rank, from 1.
-    fn wide_ranks(&self, sorter: &mut Sorter) -> (Vec<u32>, Vec<u64>) {
-        let entries = &self.wide.entries;
-        let wide_order = sorter.sort_keys::<10>(entries.len(), |at, word| entries[at].key[word]);
-        let mut ranks = vec![0_u64; self.wide.len() + 1];
-        for (rank, &i) in (1..).zip(&wide_order) {
-            ranks[i as usize + 1] = rank;
-        }
-        (wide_order, ranks)
-    }
-
     /// The bits that are set in any flow, word by word.
     pub(super) fn bits_used(&self) -> (Narrow, Wide) {
         fn all<const N: usize>(keys: &Interner<N>) -> [u64; N] {
@@ -265,6 +227,153 @@ impl Flows {
     }
 }
 
+/// Bits of the number of a flow in its chunk; above them is the number of the chunk.
+const LOCAL_BITS: u32 = 18;
+const LOCAL: u32 = (1 << LOCAL_BITS) - 1;
+/// The most flows of a chunk.
+pub(super) const CHUNK_FLOWS_MAX: usize = 1 << LOCAL_BITS;
+/// The most chunks of a segment.
+pub(super) const CHUNKS_MAX: usize = 1 << (32 - LOCAL_BITS);
+
+/// The flows of all chunks of a segment.
+#[derive(Debug)]
+pub(super) struct AllFlows<'c> {
+    chunks: Vec<&'c Flows>,
+    /// For each chunk, how many flows those before it have; the last one is for all of them.
+    before: Vec<u32>,
+    /// Wide parts that differ, in sorted order, so that similar addresses are neighbours.
+    wide: Vec<&'c Wide>,
+    /// The rank, from 1, of each wide part of each chunk.
+    ranks: Vec<Vec<u64>>,
+}
+
+impl<'c> AllFlows<'c> {
+    pub(super) fn new(chunks: impl Iterator<Item = &'c Flows>, sorter: &mut Sorter) -> Self {
+        let chunks: Vec<&Flows> = chunks.collect();
+        let mut before = vec![0];
+        for flows in &chunks {
+            before.push(before.last().copied().unwrap_or(0) + rows32(flows.len()));
+        }
+        let mut all = Self { chunks, before, wide: Vec::new(), ranks: Vec::new() };
+        all.rank_wide(sorter);
+        all
+    }
+
+    fn rank_wide(&mut self, sorter: &mut Sorter) {
+        let parts: Vec<(usize, usize)> = (0..)
+            .zip(&self.chunks)
+            .flat_map(|(chunk, flows)| (0..flows.wide.len()).map(move |at| (chunk, at)))
+            .collect();
+        let key = |part: u32| {
+            let (chunk, at) = parts[part as usize];
+            &self.chunks[chunk].wide.entries[at].key
+        };
+        self.ranks = self.chunks.iter().map(|flows| vec![0; flows.wide.len() + 1]).collect();
+        for part in sorter.sort_keys::<10>(parts.len(), |at, word| key(rows32(at))[word]) {
+            let (chunk, at) = parts[part as usize];
+            if self.wide.last() != Some(&key(part)) {
+                self.wide.push(key(part));
+            }
+            self.ranks[chunk][at + 1] = self.wide.len() as u64;
+        }
+    }
+
+    /// The flows of all chunks, those that several have as often.
+    pub(super) fn len(&self) -> usize {
+        self.before.last().map_or(0, |&all| all as usize)
+    }
+
+    /// The place of each chunk's first flow among those of all chunks.
+    pub(super) fn firsts(&self) -> &[u32] {
+        &self.before
+    }
+
+    /// The same, alone.
+    pub(super) fn into_firsts(self) -> Vec<u32> {
+        self.before
+    }
+
+    /// The numbers of the flows of all chunks.
+    fn numbers(&self) -> impl Iterator<Item = u32> {
+        let of_chunk = |(chunk, flows): (u32, &&Flows)| {
+            (0..rows32(flows.len())).map(move |at| chunk << LOCAL_BITS | at)
+        };
+        (0..).zip(&self.chunks).flat_map(of_chunk)
+    }
+
+    fn entry(&self, number: u32) -> (Narrow, Volume) {
+        let chunk = (number >> LOCAL_BITS) as usize;
+        let Entry { mut key, volume } =
+            self.chunks[chunk].narrow.entries[(number & LOCAL) as usize];
+        key[WIDE_WORD] = ranked(&key, &self.ranks[chunk]);
+        (key, volume)
+    }
+
+    /// The place of a flow among those of all chunks.
+    fn place(&self, number: u32) -> u32 {
+        self.before[(number >> LOCAL_BITS) as usize] + (number & LOCAL)
+    }
+
+    /// Puts the flows in the order of their keys, which gives neighbours as many digits in common
+    /// as possible, and brings the two of a conversation together.
+    pub(super) fn sort(&self, sorter: &mut Sorter, target: &mut Conversations) {
+        target.clear(self.len());
+        let heads = |word: usize| {
+            self.chunks.iter().flat_map(move |f| f.narrow.keys().map(move |k| k[word]))
+        };
+        let place = |flow: u32| self.place(flow) as usize;
+        let order = sorter.sort_pairs(heads(0), heads(1).zip(self.numbers()), place);
+        // Those of the same two hosts lie together: mostly a few.
+        let mut group: Vec<(Narrow, u32, Volume)> = Vec::new();
+        for flows in order.chunks(READ_TOGETHER) {
+            // Flows lie anywhere in memory.
+            for &flow in flows {
+                let chunk = self.chunks[(flow >> LOCAL_BITS) as usize];
+                prefetch(&chunk.narrow.entries, (flow & LOCAL) as usize);
+            }
+            for &flow in flows {
+                let (key, volume) = self.entry(flow);
+                if group.first().is_some_and(|first| first.0[..2] != key[..2]) {
+                    target.push_group(&mut group, sorter);
+                }
+                group.push((key, self.place(flow), volume));
+            }
+        }
+        target.push_group(&mut group, sorter);
+        self.finish(target);
+    }
+
+    /// The keys that [`sort`](Self::sort) sorts by, word by word, for sorting elsewhere.
+    pub(super) fn sort_words(&self) -> [Vec<u64>; 6] {
+        std::array::from_fn(|word| self.numbers().map(|flow| self.entry(flow).0[word]).collect())
+    }
+
+    /// Puts the flows in an order, as [`sort`](Self::sort) does; `words` are those sorted by.
+    pub(super) fn put_in_order(
+        &self,
+        words: &[Vec<u64>; 6],
+        order: &[u32],
+        target: &mut Conversations,
+    ) {
+        target.clear(self.len());
+        let volumes: Vec<Volume> = self.numbers().map(|flow| self.entry(flow).1).collect();
+        for &flow in order {
+            let key = words.each_ref().map(|words| words[flow as usize]);
+            target.push(&key, volumes[flow as usize], flow);
+        }
+        self.finish(target);
+    }
+
+    fn finish(&self, target: &mut Conversations) {
+        target.finish(self.wide.iter().copied());
+    }
+}
+
+#[inline(always)]
+fn rows32(rows: usize) -> u32 {
+    u32::try_from(rows).unwrap_or(u32::MAX)
+}
+
 /// The number of a flow's wide part, from 1; 0 if it has none.
 fn wide_number(key: &Narrow) -> usize {
     usize::try_from(key[WIDE_WORD] >> WIDE_SHIFT).unwrap_or(0)
@@ -274,30 +383,6 @@ fn wide_number(key: &Narrow) -> usize {
 fn ranked(key: &Narrow, ranks: &[u64]) -> u64 {
     let ports = key[WIDE_WORD] & !(!0 << WIDE_SHIFT);
     ranks[wide_number(key)] << WIDE_SHIFT | ports
-}
-
-/// What flows are sorted by, word by word.
-#[derive(Debug)]
-pub(super) struct SortKeys<'a> {
-    words: [Vec<u64>; 6],
-    flows: &'a Flows,
-    wide_order: Vec<u32>,
-}
-
-impl SortKeys<'_> {
-    pub(super) fn words(&self) -> [&[u64]; 6] {
-        self.words.each_ref().map(Vec::as_slice)
-    }
-
-    /// Puts the flows in an order, as [`Flows::sort`] does.
-    pub(super) fn put_in_order(&self, order: &[u32], target: &mut Conversations) {
-        target.clear(self.flows.len());
-        for &flow in order {
-            let key = self.words.each_ref().map(|words| words[flow as usize]);
-            target.push(&key, self.flows.narrow.entries[flow as usize].volume, flow);
-        }
-        target.finish(self.wide_order.iter().map(|&i| self.flows.wide.key(i)));
-    }
 }
 
 /// Flows that are fetched together.
@@ -347,8 +432,10 @@ pub(super) struct Conversations {
     pub(super) excess: Vec<u64>,
     /// The row that each of the two flows starts at, and the number of rows.
     pub(super) starts: Vec<u32>,
-    /// The row that each flow of the segment starts at, by the flow's number.
+    /// The row that the packets of each flow of each chunk start at.
     pub(super) first_rows: Vec<u32>,
+    /// How many flows there are.
+    pub(super) flows: u64,
 }
 
 impl Conversations {
@@ -365,15 +452,21 @@ impl Conversations {
         self.first_rows.clear();
         self.first_rows.resize(flows, 0);
         self.rows = 0;
+        self.flows = 0;
     }
 
-    /// Appends the next flow.
+    /// Appends the next flow of a chunk, which may be the same as the one before it.
     #[inline(always)]
     fn push(&mut self, key: &Narrow, volume: Volume, flow: u32) {
         let Volume { packets, excess } = volume;
         self.first_rows[flow as usize] = self.rows;
+        if self.rows > 0 && *key == self.last {
+            self.add(volume);
+            return;
+        }
         let is_second = self.rows > 0 && is_answer(key, &self.last);
         self.last = *key;
+        self.flows += 1;
         if let (true, [.., second], [.., more]) =
             (is_second, self.packets.as_mut_slice(), self.excess.as_mut_slice())
         {
@@ -389,16 +482,30 @@ impl Conversations {
         self.rows += packets;
     }
 
-    /// Appends flows of the same two hosts, and empties the list of them.
-    fn push_group(&mut self, group: &mut Vec<(Narrow, Volume, u32)>, sorter: &mut Sorter) {
+    /// Adds what the next chunk has of the last flow.
+    fn add(&mut self, volume: Volume) {
+        let is_first = self.last[DIRECTION_WORD] & 1 == 0;
+        let at = self.packets.len() - if is_first { 2 } else { 1 };
+        self.packets[at] += volume.packets;
+        self.excess[at] += volume.excess;
+        if let Some(second) = self.starts.last_mut().filter(|_| is_first) {
+            // The second flow has no packets yet, and starts behind the first.
+            *second += volume.packets;
+        }
+        self.rows += volume.packets;
+    }
+
+    /// Appends flows of the same two hosts, and empties the list of them. Of a flow that several
+    /// chunks have, the part of the first chunk comes first.
+    fn push_group(&mut self, group: &mut Vec<(Narrow, u32, Volume)>, sorter: &mut Sorter) {
         if group.len() <= FEW_FLOWS {
             if group.len() > 1 {
-                group.sort_unstable_by_key(|flow| flow.0);
+                group.sort_unstable_by_key(|&(key, flow, _)| (key, flow));
             }
-            group.iter().for_each(|(key, volume, flow)| self.push(key, *volume, *flow));
+            group.iter().for_each(|(key, flow, volume)| self.push(key, *volume, *flow));
         } else {
             for at in sorter.sort_keys::<6>(group.len(), |at, word| group[at].0[word]) {
-                let (key, volume, flow) = &group[at as usize];
+                let (key, flow, volume) = &group[at as usize];
                 self.push(key, *volume, *flow);
             }
         }

@@ -1,31 +1,38 @@
-//! Taking captures in: reading, decoding and indexing them, several at a time.
+//! Taking captures in: reading, decoding and indexing them, on all cores.
 //!
 //! | file | job |
 //! |---|---|
-//! | `schedule.rs` | which thread works on which part of which capture |
+//! | `schedule.rs` | which thread does what |
 //! | `open.rs` | whether a capture is new, unchanged or partly indexed, and where to read on |
 //! | `copy.rs` | copies of captures that are compressed or come as a stream |
-//! | `part.rs` | one part of a capture becomes one segment |
+//! | `stream.rs` | a capture that several threads read, put together in order |
+//! | `window.rs` | a window of a capture becomes chunks |
+//! | `write.rs` | chunks become a segment |
+//! | `memory.rs` | how much memory there is |
 //! | `cleanup.rs` | what older segments of the same capture left behind |
 
 mod cleanup;
 mod copy;
+mod memory;
 mod open;
-mod part;
 mod schedule;
+mod stream;
+mod window;
+mod write;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::builder::{DeviceReport, Limits, RECORDS_MAX, SegmentBuilder, SharedDevice};
+use super::builder::{Chunk, DeviceReport, RECORDS_MAX, SegmentBuilder, SharedDevice};
 use super::device::SegmentDevice;
 use super::{Archive, ArchiveError};
 use crate::lock;
 use crate::storage::{Publish, Storage, Whose};
 use open::Known;
 use schedule::{AllParts, Job, Queue};
+use stream::{Manner, Stream, WholeSegment};
 
 /// A capture to take in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +88,8 @@ pub struct IngestReport {
 pub struct Ingest<'a> {
     archive: &'a Archive,
     threads: usize,
-    records_max: usize,
+    manner: Manner,
+    memory: Option<u64>,
     force: bool,
     unpack_max: Option<u64>,
     stop: Option<&'a AtomicBool>,
@@ -96,8 +104,8 @@ impl std::fmt::Debug for Ingest<'_> {
     }
 }
 
-/// The most threads, even if more are asked for: each has a segment in memory.
-const THREADS_MAX: usize = 64;
+/// The most threads, even if more are asked for.
+const THREADS_MAX: usize = 256;
 
 /// What the threads of one run share.
 struct Run<'a> {
@@ -111,9 +119,18 @@ struct Run<'a> {
     /// The captures that some thread works on, or has worked on.
     taken: Mutex<BTreeSet<PathBuf>>,
     meter: Meter,
+    /// The threads that encode the columns of a segment, if there are several.
+    pool: Option<rayon::ThreadPool>,
+    /// Chunks whose memory can be used again.
+    chunks: Mutex<Vec<Chunk>>,
 }
 
 impl Run<'_> {
+    /// Chunks that are not needed any more.
+    fn unused(&self, mut chunks: Vec<Chunk>) {
+        lock(&self.chunks).append(&mut chunks);
+    }
+
     /// Changes the report of an input.
     fn report(&self, input: usize, change: impl FnOnce(&mut FileReport)) {
         if let Some(report) = lock(&self.reports).get_mut(input) {
@@ -153,7 +170,8 @@ impl<'a> Ingest<'a> {
         Self {
             archive,
             threads,
-            records_max: RECORDS_MAX,
+            manner: Manner { records_max: RECORDS_MAX, window: None },
+            memory: None,
             force: false,
             unpack_max: None,
             stop: None,
@@ -175,7 +193,23 @@ impl<'a> Ingest<'a> {
     /// Closes a segment after this many packets at most.
     #[must_use]
     pub fn records_max(mut self, records: usize) -> Self {
-        self.records_max = records.clamp(1, RECORDS_MAX);
+        self.manner.records_max = records.clamp(1, RECORDS_MAX);
+        self
+    }
+
+    /// Uses about so many bytes of memory; by default a quarter of what the machine has. With
+    /// little, threads wait for each other; a segment has to fit, whatever this says.
+    #[must_use]
+    pub fn memory(mut self, bytes: Option<u64>) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// Reads captures in windows of so many bytes; by default that follows from the size of their
+    /// packets. Segments end where windows do, and so depend on it.
+    #[must_use]
+    pub fn window(mut self, bytes: u64) -> Self {
+        self.manner.window = Some(bytes.max(4).next_multiple_of(4));
         self
     }
 
@@ -229,12 +263,14 @@ impl<'a> Ingest<'a> {
         let run = Run {
             inputs,
             device: SharedDevice::new(self.device),
-            queue: Queue::new(inputs.len()),
+            queue: Queue::new(inputs.len(), self.threads, memory::for_chunks(self.memory)),
             reports: Mutex::new(inputs.iter().map(|_| FileReport::default()).collect()),
             parts: AllParts::new(inputs.len()),
             known: self.known(inputs)?,
             taken: Mutex::default(),
             meter: Meter::default(),
+            pool: self.pool(),
+            chunks: Mutex::default(),
         };
         let sizes = inputs.iter().filter_map(|input| match input {
             Input::File(path) => {
@@ -256,24 +292,60 @@ impl<'a> Ingest<'a> {
         Ok(IngestReport { files, device: run.device.report() })
     }
 
+    /// Threads beside those that take jobs: these wait while columns are encoded.
+    fn pool(&self) -> Option<rayon::ThreadPool> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads);
+        // Without it, each segment is encoded by one thread.
+        if self.threads > 1 { pool.build().ok() } else { None }
+    }
+
     /// Takes jobs until none are left and none can come.
     fn work(&self, run: &Run<'_>) {
         let mut builder = SegmentBuilder::new(self.archive.settings().fields);
-        while let Some((job, mut running)) = run.queue.take(|| self.is_stopped()) {
-            let Job { input, capture } = job;
-            if let Err(error) = self.index_part(run, &mut builder, input, capture, &mut running) {
+        while let Some((job, running)) = run.queue.take(|| self.is_stopped()) {
+            let (input, result) = match job {
+                Job::Open(input) => (input, self.open_stream_of(run, input)),
+                Job::Read(input, window) => {
+                    let number = window.number;
+                    let read = self.read_window(run, window);
+                    let begin = |whole: &WholeSegment| run.parts.begin(whole.input);
+                    let progressed = run.queue.read(input, number, read, begin);
+                    run.unused(progressed.unused);
+                    run.meter.add(progressed.bytes, progressed.packets);
+                    self.tell(run);
+                    (input, progressed.error.map_or(Ok(()), Err))
+                }
+                Job::Write(whole) => {
+                    let (input, held) = (whole.input, schedule::bytes(&whole.chunks));
+                    let result = self.write_segment(run, &mut builder, whole);
+                    run.unused(builder.start(Vec::new(), (0, 0)));
+                    run.queue.release(held);
+                    (input, result)
+                }
+            };
+            drop(running);
+            if let Err(error) = result {
                 run.report(input, |report| report.error = Some(error));
             }
         }
     }
 
-    fn files(&self) -> &'a dyn Storage {
-        &**self.archive.storage()
+    /// Opens a capture to be read, if there is anything to do.
+    fn open_stream_of(&self, run: &Run<'_>, input: usize) -> Result<(), ArchiveError> {
+        if let Some(capture) = self.open(run, input)? {
+            run.queue.opened(Stream::new(input, capture, self.manner));
+        }
+        Ok(())
     }
 
-    /// When a segment is closed.
-    fn limits(&self) -> Limits {
-        Limits::new(self.records_max, self.threads)
+    /// A chunk without packets.
+    fn empty_chunk(&self, run: &Run<'_>) -> Chunk {
+        let used = lock(&run.chunks).pop();
+        used.unwrap_or_else(|| Chunk::new(self.archive.settings().fields))
+    }
+
+    fn files(&self) -> &'a dyn Storage {
+        &**self.archive.storage()
     }
 
     fn is_stopped(&self) -> bool {

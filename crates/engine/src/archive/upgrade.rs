@@ -20,6 +20,7 @@ use super::{Archive, ArchiveError};
 use crate::beneath::Rights;
 use crate::chain;
 use crate::index::FORMAT_VERSION;
+use crate::parallel::Parallel;
 use crate::storage::{FileVersion, Memory, Metadata, ReadFile, Whose};
 
 /// How many times to retry, and how long to pause, while others write the same segment.
@@ -153,7 +154,8 @@ impl<'a> Upgrade<'a> {
         let memory = Memory::default();
         let file = NewFile { storage: &memory, path, rights };
         let codec = self.archive.settings().codec;
-        let written = builder.write(file, codec, &note, &SharedDevice::new(None));
+        let with = (&SharedDevice::new(None), Parallel::default());
+        let written = builder.write(file, codec, &mut note, with);
         drop(builder);
         if let Err(error) = written {
             // In memory, only what the columns have can be wrong.

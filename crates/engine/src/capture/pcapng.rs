@@ -115,7 +115,7 @@ impl Clock {
 
 /// Interface statistics that a reader has come across.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(crate) struct Gathered {
     list: Vec<Statistics>,
     /// What the last block of each interface says. Blocks count from their start time, so one with
     /// the same start as the one before continues its counters.
@@ -123,7 +123,8 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    fn add(&mut self, interface: u32, told: Statistics) {
+    /// Takes in a block about an interface.
+    pub(crate) fn add(&mut self, interface: u32, told: Statistics) {
         let before =
             self.last.insert(interface, told).filter(|last| last.start_ns == told.start_ns);
         let mut new = told;
@@ -144,17 +145,18 @@ impl Gathered {
 
     /// The counters of the last block of each interface that has lost packets: later blocks may
     /// continue them.
-    pub(super) fn counting(&self) -> impl Iterator<Item = (u32, Statistics)> {
+    pub(crate) fn counting(&self) -> impl Iterator<Item = (u32, Statistics)> {
         let lossy = self.last.iter().filter(|(_, last)| last.lost() > 0);
         lossy.map(|(&interface, &last)| (interface, last))
     }
 
     /// Continues from the counters of the last block of an interface.
-    pub(super) fn count_on(&mut self, interface: u32, last: Statistics) {
+    pub(crate) fn count_on(&mut self, interface: u32, last: Statistics) {
         self.last.insert(interface, last);
     }
 
-    pub(super) fn take(&mut self) -> Vec<Statistics> {
+    /// What was told since the last such call.
+    pub(crate) fn take(&mut self) -> Vec<Statistics> {
         std::mem::take(&mut self.list)
     }
 }
@@ -271,7 +273,9 @@ impl<R: Read> CaptureReader<R> {
                 }
                 SECTION_HEADER => self.section(offset, len, big_endian)?,
                 INTERFACE if offset >= self.layout.known => self.interface(offset, len)?,
-                STATISTICS if self.gathered.is_some() => self.statistics(len),
+                STATISTICS if self.gathered.is_some() || self.listed.is_some() => {
+                    self.statistics(len)
+                }
                 _ => {}
             }
             self.at += size(len);
@@ -454,6 +458,9 @@ impl<R: Read> CaptureReader<R> {
         let interface = self.first + id;
         if let Some(gathered) = &mut self.gathered {
             gathered.add(interface, told);
+        }
+        if let Some(listed) = &mut self.listed {
+            listed.push((interface, told));
         }
     }
 

@@ -56,8 +56,8 @@ const MAGIC_MICRO: u32 = 0xA1B2_C3D4;
 const MAGIC_NANO: u32 = 0xA1B2_3C4D;
 const MAGIC_MODIFIED: u32 = 0xA1B2_CD34;
 const HEADER_LEN: usize = 24;
-const RECORD_LEN: usize = 16;
-const RECORD_LEN_LONG: usize = 24;
+pub(super) const RECORD_LEN: usize = 16;
+pub(super) const RECORD_LEN_LONG: usize = 24;
 
 /// Whether a file that starts with these bytes may be a capture.
 pub fn is_capture(first: &[u8]) -> bool {
@@ -161,6 +161,8 @@ pub struct CaptureReader<R> {
     pub(super) fixed: Vec<u8>,
     /// Interface statistics, if they are wanted.
     pub(super) gathered: Option<Gathered>,
+    /// The same, block by block.
+    pub(super) listed: Option<Vec<(u32, Statistics)>>,
     over: bool,
     /// A checksum of the bytes that were used, if one is wanted.
     summed: Option<Summed>,
@@ -221,6 +223,7 @@ impl<R: Read> CaptureReader<R> {
             block_max: BLOCK_MAX,
             fixed: Vec::new(),
             gathered: None,
+            listed: None,
             over: false,
             summed: None,
         };
@@ -421,27 +424,30 @@ impl<R: Read> CaptureReader<R> {
         self.gathered.get_or_insert_default();
     }
 
+    /// Keeps the interface statistics of a pcapng file as the blocks have them, from here on.
+    pub(crate) fn list_statistics(&mut self) {
+        self.listed = Some(Vec::new());
+    }
+
+    /// The statistics that were listed, each with its interface.
+    pub(crate) fn take_listed(&mut self) -> Vec<(u32, Statistics)> {
+        self.listed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// The statistics found since the last such call, or since
     /// [`gather_statistics`](Self::gather_statistics).
     pub fn take_statistics(&mut self) -> Vec<Statistics> {
         self.gathered.as_mut().map(Gathered::take).unwrap_or_default()
     }
 
-    /// The last counters of each interface that has lost packets: later statistics may continue
-    /// them.
-    pub(crate) fn counting(&self) -> Vec<(u32, Statistics)> {
-        self.gathered.iter().flat_map(Gathered::counting).collect()
-    }
-
-    /// Keeps statistics from here on, which may continue these counters.
-    pub(crate) fn count_on(&mut self, last: impl IntoIterator<Item = (u32, Statistics)>) {
-        let gathered = self.gathered.get_or_insert_default();
-        last.into_iter().for_each(|(interface, last)| gathered.count_on(interface, last));
-    }
-
     /// What it reads from.
     pub fn source(&self) -> &R {
         &self.source
+    }
+
+    /// What it read from, alone.
+    pub(crate) fn into_source(self) -> R {
+        self.source
     }
 
     /// Where the next record or block starts.
@@ -499,14 +505,14 @@ impl<R: Read> CaptureReader<R> {
         self.summed = Some(Summed { sum: 0, from: self.in_buffer(offset) });
     }
 
-    /// The CRC-32C of the bytes used since the last such call, or since the start, up to an offset:
-    /// where the reader is, or the start of the packet that it returned last.
+    /// The CRC-32C of the bytes used since [`start_sum`](Self::start_sum) up to an offset: where the
+    /// reader is, or the start of the packet that it returned last.
     pub(crate) fn sum_to(&mut self, offset: u64) -> u32 {
         let end = self.in_buffer(offset);
-        let Some(Summed { sum, from }) = self.summed.replace(Summed { sum: 0, from: end }) else {
-            return 0;
-        };
-        crc32c::crc32c_append(sum, self.buffer.get(from..end).unwrap_or_default())
+        let Some(Summed { sum, from }) = &mut self.summed else { return 0 };
+        *sum = crc32c::crc32c_append(*sum, self.buffer.get(*from..end).unwrap_or_default());
+        *from = end;
+        *sum
     }
 
     /// An offset in the file as a place in the buffer, at most where the reader is.

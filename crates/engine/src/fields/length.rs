@@ -36,6 +36,12 @@ pub fn length_class_start(class: u8) -> u64 {
     u64::from((1 << CLASS_BITS) + quarter) << (octave - CLASS_BITS)
 }
 
+/// What a length is above the least of its class.
+#[inline(always)]
+pub fn length_excess(len: u32) -> u32 {
+    len - u32::try_from(length_class_start(length_class(len))).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

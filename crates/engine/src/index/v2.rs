@@ -44,7 +44,7 @@ pub(crate) use postings::Sorted;
 pub(super) use rowmap::FlowRowMap;
 pub use schema::{FlowColumn, FlowSchema, Space};
 pub(crate) use sort::Sorter;
-pub(crate) use write::{FlowIndexWriter, NewColumn};
+pub(crate) use write::{Encoded, FlowIndexWriter, NewColumn, check_permutation};
 
 /// What an open index of version 2 has besides that of version 1.
 #[derive(Debug)]

@@ -4,7 +4,11 @@ use std::path::Path;
 
 use crate::IndexError;
 use crate::beneath::Rights;
-use crate::index::{ColumnIndex, CpuBuilder, Digits, FlowIndexWriter, Index, NewColumn, Space};
+use crate::index::{
+    Builder, ColumnIndex, CpuBuilder, Digits, Encoded, FlowIndexWriter, Index, NewColumn, Space,
+    check_permutation,
+};
+use crate::parallel::Parallel;
 use crate::storage::Disk;
 
 /// The rows of a segment in some order.
@@ -48,14 +52,18 @@ impl OrderedRows {
         for packets in &self.packets {
             starts.push(starts[starts.len() - 1] + packets);
         }
-        let mut writer = FlowIndexWriter::create(&Disk, path, Rights::USUAL, rows)?;
-        writer.flows(&self.packets)?;
+        let conversations = u32::try_from(self.packets.len() / 2).unwrap_or(u32::MAX);
+        let shape = (rows, conversations);
+        let mut writer = FlowIndexWriter::create(&Disk, path, Rights::USUAL, shape)?;
+        writer.write(Encoded::flows(&self.packets))?;
         let (mut builder, mut index) = (CpuBuilder::new(1), ColumnIndex::default());
         for (name, values) in &self.columns {
             let new = NewColumn { space: Space::Packets, width: 1, names: &[name] };
-            writer.packets(new, Digits::Bytes(values), None, (&mut builder, &mut index))?;
+            let builder = (&mut builder as &mut dyn Builder, &mut index);
+            writer.write(Encoded::packets(new, Digits::Bytes(values), None, builder)?)?;
         }
-        writer.row_map(&self.records, &starts)?;
+        check_permutation(&self.records)?;
+        writer.write(Encoded::row_map(&self.records, &starts, Parallel::default())?)?;
         writer.finish().map(drop)
     }
 }

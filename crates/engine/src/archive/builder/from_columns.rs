@@ -1,10 +1,11 @@
 //! The packets of a segment, taken from its columns: what an index of another version is made of.
 
-use super::{Plane, SegmentBuilder, excess};
+use super::chunk::{CHUNK_RECORDS_MAX, Chunk};
+use super::{Own, Plane, SegmentBuilder, own};
 use crate::archive::columns::Columns;
 use crate::archive::segment::Segment;
 use crate::error::{Expected, IndexError};
-use crate::fields::{FIELDS, Field, FieldSet, Home, Narrow, OWN_DIGITS, Spec, Wide, order_ends};
+use crate::fields::{FIELDS, Field, FieldSet, Home, Narrow, OWN_DIGITS, Spec, Wide, length_excess};
 use crate::index::{Index, PieceSums};
 
 // What a packet takes while columns are read, as docs/archive.md has it: its keys, a value, its
@@ -28,33 +29,51 @@ impl SegmentBuilder {
         let known: FieldSet = FieldSet::ALL.iter().filter(|&field| columns.knows(field)).collect();
         let mut builder = Self::new(known);
         builder.has_lengths = columns.knows(Field::FrameLen);
-        let Keys { mut narrow, mut wide } = builder.take_columns(index, &columns, known)?;
-        for (record, key) in narrow.iter_mut().enumerate() {
-            let wide = wide.get_mut(record);
-            let wide = wide.filter(|wide| **wide != Wide::default());
-            let excess = builder.excess_of(record);
-            builder.count(key, wide, excess);
+        let mut keys = Keys::of_columns(index, &columns, known)?;
+        let records = keys.narrow.len();
+        for first in (0..records).step_by(CHUNK_RECORDS_MAX) {
+            let some = first..records.min(first + CHUNK_RECORDS_MAX);
+            let mut chunk = Chunk::new(known);
+            for record in some.clone() {
+                let excess = if builder.has_lengths { keys.excess_of(record) } else { 0 };
+                let wide = keys.wide.get_mut(record);
+                chunk.count(&mut keys.narrow[record], wide, excess);
+            }
+            chunk.extend_own(&keys.own, some);
+            builder.chunks.push(chunk);
         }
-        if let Some(marks) = index.marks()? {
-            builder.marks = marks.iter().collect::<Result<_, _>>()?;
-        }
-        builder.sums = sums(index)?;
+        let marks = match index.marks()? {
+            Some(marks) => marks.iter().collect::<Result<_, _>>()?,
+            None => Vec::new(),
+        };
+        builder.places = Some((marks, sums(index)?));
         Ok(builder)
     }
+}
 
+/// What the records of a segment have in their headers.
+struct Keys {
+    narrow: Vec<Narrow>,
+    /// Empty if no record has a wide part.
+    wide: Vec<Wide>,
+    /// What records have for themselves.
+    own: Own,
+}
+
+impl Keys {
     /// Reads all columns: the keys of flows as they are in the headers of each record, and what
     /// records have for themselves.
-    fn take_columns(
-        &mut self,
+    fn of_columns(
         index: &Index,
         columns: &Columns<'_>,
         known: FieldSet,
-    ) -> Result<Keys, IndexError> {
+    ) -> Result<Self, IndexError> {
         let rows = columns.rows() as usize;
         let row_map = index.row_map()?;
         let records = row_map.map(|map| map.iter().collect::<Result<Vec<u32>, _>>()).transpose()?;
-        let mut keys = Keys { narrow: vec![Narrow::default(); rows], wide: Vec::new() };
-        self.own.iter_mut().for_each(|plane| plane.resize(rows));
+        let mut keys =
+            Self { narrow: vec![Narrow::default(); rows], wide: Vec::new(), own: own(known) };
+        keys.own.iter_mut().for_each(|plane| plane.resize(rows));
         for field in known.iter() {
             let spec = field.spec();
             let Some(column) = columns.read(field)? else { continue };
@@ -69,7 +88,7 @@ impl SegmentBuilder {
                             records.get(row).map(|&record| record as usize)
                         });
                         if let Some(record) = record.filter(|&record| record < rows) {
-                            self.put(spec, value, record, &mut keys);
+                            keys.put(spec, value, record);
                         }
                     }
                 }
@@ -86,14 +105,14 @@ impl SegmentBuilder {
 
     /// Gives a record the value of a field, which was 0.
     #[inline(always)]
-    fn put(&mut self, spec: &Spec, value: u128, record: usize, keys: &mut Keys) {
+    fn put(&mut self, spec: &Spec, value: u128, record: usize) {
         match spec.home {
-            Home::Narrow(word, shift) => keys.narrow[record][word] |= low(value) << shift,
+            Home::Narrow(word, shift) => self.narrow[record][word] |= low(value) << shift,
             Home::Wide(word, shift) => {
-                if keys.wide.is_empty() {
-                    keys.wide.resize(keys.narrow.len(), Wide::default());
+                if self.wide.is_empty() {
+                    self.wide.resize(self.narrow.len(), Wide::default());
                 }
-                let key = &mut keys.wide[record];
+                let key = &mut self.wide[record];
                 if spec.bits() > 64 {
                     key[word] |= low(value >> 64);
                     key[word + 1] |= low(value);
@@ -111,31 +130,12 @@ impl SegmentBuilder {
         }
     }
 
-    /// What the length of a record is above the least of its class; 0 if lengths are not known.
+    /// What the length of a record is above the least of its class.
     fn excess_of(&self, record: usize) -> u32 {
         let digits = Field::FrameLen.spec().own_digits();
         let value = |value: u32, digit: usize| value << 16 | self.own[digit].get(record);
-        if self.has_lengths { excess(digits.fold(0, value)) } else { 0 }
+        length_excess(digits.fold(0, value))
     }
-
-    /// Finds the flow of the next record, by what its headers have.
-    fn count(&mut self, key: &mut Narrow, mut wide: Option<&mut Wide>, excess: u32) {
-        order_ends(key, wide.as_deref_mut());
-        if let Some(wide) = wide {
-            let hash = self.flows.wide.hash(wide);
-            self.flows.join(key, wide, hash);
-        }
-        let hash = self.flows.narrow.hash(key);
-        let flow = self.flows.count(key, hash, excess);
-        self.flow_of.push(flow);
-    }
-}
-
-/// What the records of a segment have in their headers.
-struct Keys {
-    narrow: Vec<Narrow>,
-    /// Empty if no record has a wide part.
-    wide: Vec<Wide>,
 }
 
 impl Plane {

@@ -2,9 +2,11 @@
 
 use std::sync::Mutex;
 
-use super::{Plane, SegmentBuilder, SortedRows, Target, rows32};
+use super::{Own, Plane, SegmentBuilder, SortedRows, Target, own, rows32};
 use crate::archive::device::{SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder};
+use crate::archive::flows::AllFlows;
 use crate::error::IndexError;
+use crate::index::check_permutation;
 use crate::lock;
 
 /// Failures in a row after which the device is not used again.
@@ -64,7 +66,7 @@ impl SegmentBuilder {
     /// Writes the index with the help of the device; `None` if it has to be written without it.
     pub(super) fn write_on_device(
         &mut self,
-        target: &Target<'_>,
+        target: &mut Target<'_>,
         shared: &SharedDevice<'_>,
     ) -> Option<Result<u64, IndexError>> {
         let device = shared.device?;
@@ -93,48 +95,77 @@ impl SegmentBuilder {
 
     fn try_on_device(
         &mut self,
-        target: &Target<'_>,
+        target: &mut Target<'_>,
         device: &Mutex<dyn SegmentDevice>,
     ) -> Result<u64, SegmentFailed> {
-        let keys = self.flows.sort_keys(&mut self.sorter);
-        let own = self.own.iter().map(Plane::digits).collect();
-        let segment = SegmentKeys { words: keys.words(), flow_of: &self.flow_of, own };
+        let mut scratch = self.scratch.take();
+        let flows =
+            AllFlows::new(self.chunks.iter().map(|chunk| &chunk.flows), &mut scratch.sorter);
+        self.scratch.put(scratch);
+        let words = flows.sort_words();
+        let (flow_of, arrived) = self.in_one_list(flows.firsts());
+        let segment = SegmentKeys {
+            words: words.each_ref().map(Vec::as_slice),
+            flow_of: &flow_of,
+            own: arrived.iter().map(Plane::digits).collect(),
+        };
         // Held until the columns are built: the device builds them for the segment it sorted last.
         let mut device = lock(device);
         let order = device.sort(&segment)?;
-        check(&order, self.flows.len(), rows32(self.records()))?;
+        check(&order, flows.len(), rows32(self.records()))?;
         let mut conversations = std::mem::take(&mut self.conversations);
-        keys.put_in_order(&order.flows, &mut conversations);
+        flows.put_in_order(&words, &order.flows, &mut conversations);
         let starts = order.flows.iter().map(|&flow| conversations.first_rows[flow as usize]);
         if !starts.eq(order.starts.iter().copied()) {
             return Err(SegmentFailed::Disorder);
         }
-        let rows = SortedRows { conversations: &conversations, records: &order.records };
-        let written = self.write_rows(target, rows, &mut |column, codec, take| {
-            let mut taken = 0;
-            device.columns(&[(column, codec)], &mut |index| {
-                taken += 1;
-                take(index)
-            })?;
-            match taken {
-                1 => Ok(true),
-                _ => Err(SegmentFailed::Disorder),
-            }
-        });
+        let mut in_rows = own(self.keep);
+        for (plane, target) in arrived.iter().zip(&mut in_rows) {
+            plane.gather(&order.records, target);
+        }
+        let rows =
+            SortedRows { conversations: &conversations, records: &order.records, own: &in_rows };
+        let written = self.write_rows(
+            target,
+            rows,
+            Some(&mut |column, codec, encode| {
+                let mut encoded = Vec::new();
+                device.columns(&[(column, codec)], &mut |index| {
+                    encoded.push(encode(index)?);
+                    Ok(())
+                })?;
+                match encoded.len() {
+                    1 => Ok(encoded.pop()),
+                    _ => Err(SegmentFailed::Disorder),
+                }
+            }),
+        );
         self.conversations = conversations;
         written
     }
+
+    /// The flow of each record, counted through all chunks, and what records have for themselves.
+    fn in_one_list(&self, firsts: &[u32]) -> (Vec<u32>, Own) {
+        let mut flow_of = Vec::with_capacity(self.records());
+        let mut all = own(self.keep);
+        for (chunk, first) in self.chunks.iter().zip(firsts) {
+            flow_of.extend(chunk.flow_of.iter().map(|flow| first + flow));
+            for (plane, chunk) in all.iter_mut().zip(&chunk.own) {
+                plane.extend_from(chunk, ..);
+            }
+        }
+        (flow_of, all)
+    }
 }
 
-/// Checks whether what a device returned can be the order of a segment, as far as it is used before
-/// the writer sees it. The writer itself checks that each record is there once.
+/// Checks whether what a device returned can be the order of a segment.
 fn check(order: &SegmentOrder, flows: usize, rows: u32) -> Result<(), SegmentFailed> {
+    check_permutation(&order.records)?;
     let SegmentOrder { flows: numbers, starts, records } = order;
     let is_right = numbers.len() == flows
         && starts.len() == flows
         && records.len() == rows as usize
         && numbers.iter().all(|&flow| (flow as usize) < flows)
-        && records.iter().all(|&record| record < rows)
         && starts.first() == Some(&0)
         && starts.is_sorted_by(|a, b| a < b)
         && starts.last().is_some_and(|&start| start < rows);

@@ -13,6 +13,7 @@ use crate::archive::note::{Note, SourceFile, chained};
 use crate::archive::recording::is_recording;
 use crate::archive::segment::{Segment, ends_sum};
 use crate::beneath::{Rights, open_stream};
+use crate::capture::blocks::Statistics;
 use crate::capture::{CaptureReader, Compression, decompress};
 use crate::lock;
 use crate::storage::{Metadata, ReadFile, Reader, Whose};
@@ -28,6 +29,12 @@ pub(super) struct OpenCapture {
     pub(super) path: PathBuf,
     /// What was wrong with the stream, if this is our copy of one.
     pub(super) broken: Option<String>,
+    /// It is a recording of this archive.
+    pub(super) is_recording: bool,
+    /// Its packets get checksums.
+    pub(super) with_sums: bool,
+    /// The last counters of interfaces that later statistics may continue.
+    pub(super) counting: Vec<(u32, Statistics)>,
 }
 
 /// The compressed capture that a copy was made of.
@@ -144,11 +151,10 @@ impl Ingest<'_> {
         let failed = |path: &Path, error| ArchiveError::io("open", path, error);
         let path = self.files().real_path(&path).map_err(|e| failed(&path, e))?;
         let file = self.files().open(&path, Whose::Named).map_err(|e| failed(&path, e))?;
-        let mut reader = CaptureReader::resume(file, last.layout.clone(), source.end)
+        let reader = CaptureReader::resume(file, last.layout.clone(), source.end)
             .map_err(ArchiveError::capture(&path))?;
-        reader.count_on(last.counting());
         source.go_on(last);
-        Ok(OpenCapture { reader, source, path, broken: None })
+        Ok(self.reading(reader, source, path, last.counting().collect()))
     }
 
     /// Whether the packets of segments are those that were indexed.
@@ -202,8 +208,7 @@ impl Ingest<'_> {
         let path = self.files().real_path(path).map_err(failed("open"))?;
         let file = self.files().open(&path, Whose::Named).map_err(failed("open"))?;
         let metadata = file.file().metadata().map_err(failed("read"))?;
-        let mut reader = CaptureReader::open(file).map_err(ArchiveError::capture(&path))?;
-        reader.gather_statistics();
+        let reader = CaptureReader::open(file).map_err(ArchiveError::capture(&path))?;
         let folder = self.archive.segments_folder();
         let folder =
             self.files().real_path(&folder).map_err(|e| ArchiveError::io("open", &folder, e))?;
@@ -215,6 +220,19 @@ impl Ingest<'_> {
             None => (metadata.len, metadata.modified_ns),
         };
         source.start = reader.position();
-        Ok(OpenCapture { reader, source, path, broken: None })
+        Ok(self.reading(reader, source, path, Vec::new()))
+    }
+
+    /// A capture that is read from where its reader is.
+    fn reading(
+        &self,
+        reader: CaptureReader<Reader>,
+        source: SourceFile,
+        path: PathBuf,
+        counting: Vec<(u32, Statistics)>,
+    ) -> OpenCapture {
+        let is_recording = is_recording(&self.archive.index_stem(&path));
+        let with_sums = self.archive.settings().sums || is_recording;
+        OpenCapture { reader, source, path, broken: None, is_recording, with_sums, counting }
     }
 }

@@ -1,87 +1,145 @@
-//! Which thread works on which part of which capture.
+//! Which thread does what: opens a capture, reads a window of one, or writes a segment.
+//!
+//! Segments are written as soon as they are complete, which gives memory back. Otherwise the
+//! captures that are open are read, the first of them before the others. Another one is opened when
+//! nothing is left to read of these.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use super::open::OpenCapture;
+use super::stream::{Progressed, Stream, WholeSegment, Window, WindowRead};
 use crate::archive::SourceFile;
+use crate::archive::builder::Chunk;
 use crate::lock;
 
-/// A part of a capture to be worked on.
-pub(super) struct Job {
-    /// Which of the inputs.
-    pub(super) input: usize,
-    /// Where it goes on; `None` if it was not opened yet.
-    pub(super) capture: Option<OpenCapture>,
+/// What a thread is to do.
+pub(super) enum Job {
+    /// Open the capture of this input.
+    Open(usize),
+    /// Read a window of the capture of this input.
+    Read(usize, Window),
+    /// Write a segment.
+    Write(WholeSegment),
 }
 
 /// The work to be done, and the threads that wait for it.
 pub(super) struct Queue {
-    jobs: Mutex<Jobs>,
+    work: Mutex<Work>,
     changed: Condvar,
+    /// Threads that take jobs.
+    threads: usize,
+    /// Bytes that chunks may take.
+    memory: usize,
 }
 
-struct Jobs {
-    waiting: VecDeque<Job>,
-    /// Running jobs that may still add others.
+struct Work {
+    inputs: VecDeque<usize>,
+    streams: Vec<Stream>,
+    whole: VecDeque<WholeSegment>,
+    /// Jobs that are being done.
     running: usize,
+    /// Bytes of all chunks that wait, for other chunks or to be written.
+    held: usize,
 }
 
 impl Queue {
-    /// One job for each input.
-    pub(super) fn new(inputs: usize) -> Self {
-        let waiting = (0..inputs).map(|input| Job { input, capture: None }).collect();
-        Self { jobs: Mutex::new(Jobs { waiting, running: 0 }), changed: Condvar::new() }
+    pub(super) fn new(inputs: usize, threads: usize, memory: usize) -> Self {
+        let inputs = (0..inputs).collect();
+        let work =
+            Work { inputs, streams: Vec::new(), whole: VecDeque::new(), running: 0, held: 0 };
+        Self { work: Mutex::new(work), changed: Condvar::new(), threads, memory }
     }
 
     /// The next job. Waits while there is none and another thread may still add one; `None` when no
     /// more can come, or the work is to stop.
     pub(super) fn take(&self, is_stopped: impl Fn() -> bool) -> Option<(Job, Running<'_>)> {
-        let mut jobs = lock(&self.jobs);
-        loop {
-            if is_stopped() {
+        let mut work = lock(&self.work);
+        while !is_stopped() {
+            if let Some(job) = self.next(&mut work) {
+                work.running += 1;
+                return Some((job, Running(self)));
+            }
+            if work.running == 0 {
                 break;
             }
-            if let Some(job) = jobs.waiting.pop_front() {
-                jobs.running += 1;
-                return Some((job, Running { queue: self, ended: false }));
-            }
-            if jobs.running == 0 {
-                break;
-            }
-            jobs = self.changed.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
         }
         self.changed.notify_all();
         None
     }
-}
 
-/// A job that may add another one as long as this lives. If its thread panics, the others do not
-/// wait for it.
-pub(super) struct Running<'q> {
-    queue: &'q Queue,
-    ended: bool,
-}
+    fn next(&self, work: &mut Work) -> Option<Job> {
+        if let Some(whole) = work.whole.pop_front() {
+            return Some(Job::Write(whole));
+        }
+        // Whatever memory is held, somebody has to go on.
+        if work.held < self.memory || work.running == 0 {
+            let ahead = 2 * self.threads as u64;
+            for stream in &mut work.streams {
+                if let Some(window) = stream.next(ahead) {
+                    return Some(Job::Read(stream.input, window));
+                }
+            }
+            if work.streams.len() < self.threads {
+                return work.inputs.pop_front().map(Job::Open);
+            }
+        }
+        None
+    }
 
-impl Running<'_> {
-    /// Ends the job: it adds no other than `next`.
-    pub(super) fn end(&mut self, next: Option<Job>) {
-        if std::mem::replace(&mut self.ended, true) {
-            return;
+    /// Adds a capture that was opened.
+    pub(super) fn opened(&self, stream: Stream) {
+        lock(&self.work).streams.push(stream);
+        self.changed.notify_all();
+    }
+
+    /// Takes in a window that was read. Returns what comes of it; segments that are complete are
+    /// queued after `begin` has seen them.
+    pub(super) fn read(
+        &self,
+        input: usize,
+        number: u64,
+        window: WindowRead,
+        begin: impl Fn(&WholeSegment),
+    ) -> Progressed {
+        let mut work = lock(&self.work);
+        work.held += bytes(window.chunks.iter().map(|read| &read.chunk));
+        let Some(at) = work.streams.iter().position(|stream| stream.input == input) else {
+            return Progressed::default();
+        };
+        let mut progressed = work.streams[at].put(number, window);
+        if work.streams[at].ended && work.streams[at].reading == 0 {
+            work.streams.remove(at);
         }
-        let mut jobs = lock(&self.queue.jobs);
-        jobs.running -= 1;
-        // Before other captures, so that few of them are open at a time.
-        if let Some(next) = next {
-            jobs.waiting.push_front(next);
+        work.held = work.held.saturating_sub(bytes(&progressed.unused));
+        for whole in progressed.whole.drain(..) {
+            begin(&whole);
+            work.whole.push_back(whole);
         }
-        self.queue.changed.notify_all();
+        self.changed.notify_all();
+        progressed
+    }
+
+    /// Chunks of so many bytes are no longer held.
+    pub(super) fn release(&self, bytes: usize) {
+        let mut work = lock(&self.work);
+        work.held = work.held.saturating_sub(bytes);
+        self.changed.notify_all();
     }
 }
 
+/// Bytes of memory that chunks take.
+pub(super) fn bytes<'c>(chunks: impl IntoIterator<Item = &'c Chunk>) -> usize {
+    chunks.into_iter().map(Chunk::bytes).sum()
+}
+
+/// A job that is being done. If its thread panics, the others do not wait for it.
+pub(super) struct Running<'q>(&'q Queue);
+
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.end(None);
+        lock(&self.0.work).running -= 1;
+        self.0.changed.notify_all();
     }
 }
 

@@ -27,6 +27,7 @@ use super::bits::u32_at;
 use super::flows::{FlowCursor, Flows};
 use super::section::Part;
 use crate::error::IndexError;
+use crate::parallel::Parallel;
 
 /// Rows of a block.
 const BLOCK_ROWS: usize = 256;
@@ -57,6 +58,15 @@ trait Borders {
 struct Starts<'s> {
     starts: &'s [u32],
     flow: usize,
+}
+
+impl<'s> Starts<'s> {
+    /// Those of the rows from this one on.
+    fn at(starts: &'s [u32], row: usize) -> Self {
+        let row = u32::try_from(row).unwrap_or(u32::MAX);
+        let after = starts.partition_point(|&start| start <= row);
+        Self { starts, flow: after.saturating_sub(1).min(starts.len().saturating_sub(2)) }
+    }
 }
 
 impl Borders for Starts<'_> {
@@ -216,30 +226,58 @@ impl Encoder {
     }
 }
 
+/// Blocks that are encoded together, by one thread.
+const BLOCKS_TOGETHER: usize = 256;
+
 /// Appends the row map of records that are a permutation; the rows of each flow start at `starts`,
 /// and the last ones end there.
 pub(super) fn encode(
     records: &[u32],
     starts: &[u32],
+    parallel: Parallel<'_>,
     target: &mut Vec<u8>,
 ) -> Result<(), IndexError> {
-    let rows = u32::try_from(records.len()).unwrap_or(u32::MAX);
-    let record_bits = record_bits(rows);
+    let record_bits = record_bits(u32::try_from(records.len()).unwrap_or(u32::MAX));
+    let tasks: Vec<usize> = (0..records.len()).step_by(BLOCKS_TOGETHER * BLOCK_ROWS).collect();
+    let blocks = |row: usize| {
+        let end = records.len().min(row + BLOCKS_TOGETHER * BLOCK_ROWS);
+        let first = u32::try_from(row).unwrap_or(u32::MAX);
+        (first..).step_by(BLOCK_ROWS).zip(records[row..end].chunks(BLOCK_ROWS))
+    };
     let mut counts = [[0; SYMBOLS_MAX]; CONTEXTS];
-    let blocks = || (0..).step_by(BLOCK_ROWS).zip(records.chunks(BLOCK_ROWS));
-    let mut borders = Starts { starts, flow: 0 };
-    for (row, block) in blocks() {
-        steps(&mut borders, row, block, |context, step| counts[context][step.symbol] += 1)?;
+    let counted = parallel.map(tasks.clone(), |row| {
+        let mut counts = [[0; SYMBOLS_MAX]; CONTEXTS];
+        let mut borders = Starts::at(starts, row);
+        for (row, block) in blocks(row) {
+            steps(&mut borders, row, block, |context, step| counts[context][step.symbol] += 1)?;
+        }
+        Ok::<_, IndexError>(counts)
+    });
+    for some in counted {
+        let some = some?;
+        let both = counts.as_flattened_mut().iter_mut().zip(some.as_flattened());
+        both.for_each(|(sum, some)| *sum += some);
     }
     let lengths: Lengths = counts.map(|counts| code_lengths(&counts));
     let codes = codes_with_lengths(&lengths);
-    let mut encoder = Encoder::new(record_bits, codes);
-    let mut bytes = Vec::with_capacity(records.len());
+    let encoded = parallel.map(tasks, |row| {
+        let mut encoder = Encoder::new(record_bits, codes);
+        let mut borders = Starts::at(starts, row);
+        let mut bytes = Vec::with_capacity(BLOCKS_TOGETHER * BLOCK_ROWS);
+        let mut ends = Vec::with_capacity(BLOCKS_TOGETHER);
+        for (row, block) in blocks(row) {
+            bytes.extend_from_slice(encoder.block(&mut borders, row, block)?);
+            ends.push(bytes.len());
+        }
+        Ok::<_, IndexError>((bytes, ends))
+    });
+    let encoded = encoded.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut starts_of_blocks = Vec::with_capacity(records.len() / BLOCK_ROWS + 1);
-    let mut borders = Starts { starts, flow: 0 };
-    for (row, block) in blocks() {
-        starts_of_blocks.push(bytes.len());
-        bytes.extend_from_slice(encoder.block(&mut borders, row, block)?);
+    let mut before = 0;
+    for (bytes, ends) in &encoded {
+        let starts = [0].iter().chain(ends).take(ends.len());
+        starts_of_blocks.extend(starts.map(|start| before + start));
+        before += bytes.len();
     }
     target.extend(lengths_bytes(&lengths, record_bits));
     let groups = || starts_of_blocks.chunks(GROUP);
@@ -251,7 +289,7 @@ pub(super) fn encode(
             target.extend(u16::try_from(start - group[0]).unwrap_or(u16::MAX).to_le_bytes());
         }
     }
-    target.extend(bytes);
+    encoded.iter().for_each(|(bytes, _)| target.extend(bytes));
     Ok(())
 }
 
@@ -422,7 +460,7 @@ impl<'a> FlowRowMap<'a> {
             *word |= bit;
         }
         let mut again = Vec::new();
-        encode(&records, &self.flows.starts()?, &mut again)?;
+        encode(&records, &self.flows.starts()?, Parallel::default(), &mut again)?;
         match again == self.part.bytes()? {
             true => Ok(()),
             false => Err(self.part.bad("form of the row map", 0)),

@@ -124,19 +124,21 @@ impl Sorter {
     }
 
     /// The numbers of pairs of words in the order of the pairs; of equals the first comes first.
+    /// The second words come with the numbers; `place` says which of the first words is a number's.
     pub(crate) fn sort_pairs(
         &mut self,
         first: impl Iterator<Item = u64> + Clone,
-        second: impl Iterator<Item = u64>,
+        second: impl Iterator<Item = (u64, u32)>,
+        place: impl Fn(u32) -> usize,
     ) -> Vec<u32> {
         let [items, other] = &mut self.long;
         items.clear();
-        items.extend(second.zip(0..));
+        items.extend(second);
         radix_sort(items, other);
         let one = first.clone().next().unwrap_or(0);
         if first.clone().any(|word| word != one) {
             let words: Vec<u64> = first.collect();
-            items.iter_mut().for_each(|item| item.0 = words[item.1 as usize]);
+            items.iter_mut().for_each(|item| item.0 = words[place(item.1)]);
             radix_sort(items, other);
         }
         items.iter().map(|&(_, number)| number).collect()
@@ -260,7 +262,9 @@ mod tests {
             );
             let words = |word: usize| keys.iter().map(move |key| key[word]);
             expected.sort_by_key(|&number| (&keys[number as usize][..2], number));
-            assert_eq!(Sorter::default().sort_pairs(words(0), words(1)), expected);
+            let second = words(1).zip(0..);
+            let found = Sorter::default().sort_pairs(words(0), second, |number| number as usize);
+            assert_eq!(found, expected);
         }
         assert_eq!(Sorter::default().sort_keys::<6>(0, |_, _| 0), []);
     }

@@ -18,6 +18,7 @@ use super::schema::{FlowColumn, FlowSchema, Space};
 use super::{dictionary, flows, rowmap, volumes};
 use crate::beneath::Rights;
 use crate::error::{Expected, IndexError};
+use crate::parallel::Parallel;
 use crate::storage::{Publish, temporary_path};
 
 /// The bytes of a column.
@@ -95,6 +96,209 @@ impl NewColumn<'_> {
     }
 }
 
+/// A section of the index file of a segment, ready to be written.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    kind: SectionKind,
+    parts: [Vec<u8>; 2],
+    /// What the schema says of it, if it is a column.
+    column: Option<FlowColumn>,
+}
+
+impl Encoded {
+    fn new(kind: SectionKind, encode: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        Self { kind, parts: [bytes, Vec::new()], column: None }
+    }
+
+    fn column_of(column: FlowColumn, head: Vec<u8>, bytes: Vec<u8>) -> Self {
+        Self { kind: SectionKind::Column, parts: [head, bytes], column: Some(column) }
+    }
+
+    /// How many packets the flows have, two for each conversation.
+    pub(crate) fn flows(packets: &[u32]) -> Self {
+        Self::new(SectionKind::Flows, |bytes| flows::encode(packets, bytes))
+    }
+
+    /// The excess of the flows, two for each conversation.
+    pub(crate) fn volumes(excess: &[u64]) -> Self {
+        Self::new(SectionKind::Volumes, |bytes| volumes::encode(excess, bytes))
+    }
+
+    /// A column, in bitmaps of a codec or in the form that fits it best.
+    pub(crate) fn column(new: NewColumn<'_>, sorted: &Sorted, codec: Option<Codec>) -> Self {
+        let (mut bytes, head) = (Vec::new(), head(sorted, &new.with(Form::Lists)));
+        let implied = new.space == Space::Packets;
+        let form = match codec {
+            Some(codec) => {
+                let form = Form::Bitmaps(codec);
+                postings::encode_form(sorted, form, implied, &mut bytes);
+                form
+            }
+            None => {
+                let weight = if implied { PackedWeight::PACKETS } else { PackedWeight::FLOWS };
+                postings::choose(sorted, weight, implied, &mut bytes)
+            }
+        };
+        Self::column_of(new.with(form), head, bytes)
+    }
+
+    /// A column of packets whose bitmaps were built before; its keys stand for these values.
+    pub(crate) fn built_packets(
+        new: NewColumn<'_>,
+        values: &[u128],
+        index: &ColumnIndex,
+        rows: u32,
+    ) -> Result<Self, IndexError> {
+        Self::built_of(new, head_of(values, new.width, None), values.len(), index, rows)
+    }
+
+    /// A column whose bitmaps were built before, from the ids of its values.
+    pub(crate) fn built(
+        new: NewColumn<'_>,
+        sorted: &Sorted,
+        index: &ColumnIndex,
+    ) -> Result<Self, IndexError> {
+        let head = head(sorted, &new.with(Form::Bitmaps(index.codec)));
+        let entries = u32::try_from(sorted.entries.len()).unwrap_or(u32::MAX);
+        Self::built_of(new, head, sorted.len(), index, entries)
+    }
+
+    fn built_of(
+        new: NewColumn<'_>,
+        head: Vec<u8>,
+        values: usize,
+        index: &ColumnIndex,
+        entries: u32,
+    ) -> Result<Self, IndexError> {
+        let counts = [
+            ("number of entries", entries.into(), index.rows.into()),
+            ("number of values", values as u64, index.keys.len() as u64),
+            ("number of bitmaps", values as u64 + 1, index.offsets.len() as u64),
+        ];
+        for (what, right, got) in counts {
+            let expected = Expected::Exactly(right);
+            if !expected.allows(got) {
+                return Err(bad_input(SectionKind::Column, what, expected, got));
+            }
+        }
+        let bytes = Self::bitmaps_of(index, new.space)?;
+        Ok(Self::column_of(new.with(Form::Bitmaps(index.codec)), head, bytes))
+    }
+
+    /// The bytes of bitmaps that were built before.
+    fn bitmaps_of(index: &ColumnIndex, space: Space) -> Result<Vec<u8>, IndexError> {
+        let all = index.bitmaps();
+        if index.offsets.last() != Some(&(all.len() as u64)) || !index.offsets.is_sorted() {
+            let expected = Expected::Exactly(all.len() as u64);
+            let got = index.offsets.last().copied().unwrap_or(0);
+            return Err(bad_input(SectionKind::Column, "bytes of bitmaps", expected, got));
+        }
+        let bitmap = |id: usize, target: &mut Vec<u8>| {
+            target.extend_from_slice(&all[size(index.offsets[id])..size(index.offsets[id + 1])]);
+        };
+        let mut bytes = Vec::new();
+        let implied = space == Space::Packets;
+        postings::encode_bitmaps(&bitmap, index.keys.len(), implied, &mut bytes);
+        Ok(bytes)
+    }
+
+    /// A column of packets, in bitmaps of a codec or in the form that fits it best.
+    ///
+    /// The rule is that of other columns, but there are no lists: bitmaps of MASC or the packed
+    /// form, whichever has the fewest bytes, those of the packed form counted twice. Bitmaps count
+    /// as [`masc_least`](postings::masc_least) at least, even if one is left out.
+    pub(crate) fn packets(
+        new: NewColumn<'_>,
+        digits: Digits<'_>,
+        codec: Option<Codec>,
+        (builder, column): (&mut dyn Builder, &mut ColumnIndex),
+    ) -> Result<Self, IndexError> {
+        let rows = u32::try_from(digits.rows()).unwrap_or(u32::MAX);
+        let values = |column: &ColumnIndex| -> Vec<u128> {
+            column.keys.iter().map(|&key| key.into()).collect()
+        };
+        if let Some(codec) = codec {
+            builder.build(digits, codec, column)?;
+            return Self::built_packets(new, &values(column), column, rows);
+        }
+        let (keys, packed, runs) = match digits {
+            Digits::Bytes(digits) => postings::pack_digits(digits, |&digit| digit.into()),
+            Digits::Shorts(digits) => postings::pack_digits(digits, |&digit| digit),
+        };
+        let most = PackedWeight::PACKETS.of(packed.len());
+        if postings::masc_least(runs, keys.len()) <= most {
+            builder.build(digits, Codec::Masc, column)?;
+            let bytes = Self::bitmaps_of(column, new.space)?;
+            if bytes.len() <= most {
+                return Self::built_packets(new, &values(column), column, rows);
+            }
+        }
+        let head = head_of(&keys, new.width, None);
+        Ok(Self::column_of(new.with(Form::Packed), head, packed))
+    }
+
+    /// The record of each row, a permutation; flows start at these rows, and the last one ends
+    /// there.
+    pub(crate) fn row_map(
+        records: &[u32],
+        starts: &[u32],
+        parallel: Parallel<'_>,
+    ) -> Result<Self, IndexError> {
+        let mut bytes = Vec::new();
+        rowmap::encode(records, starts, parallel, &mut bytes)?;
+        Ok(Self::new(SectionKind::RowMap, |target| *target = bytes))
+    }
+
+    /// A mark for every [`MARK_RECORDS`](super::super::MARK_RECORDS) records.
+    pub(crate) fn marks(rows: u32, marks: &[Mark]) -> Result<Self, IndexError> {
+        if let Some((what, expected, got)) = marks::check(rows, marks) {
+            return Err(bad_input(SectionKind::Marks, what, expected, got));
+        }
+        Ok(Self::new(SectionKind::Marks, |bytes| super::marks::encode(marks, bytes)))
+    }
+
+    /// The checksums of the pieces that these marks lead to.
+    pub(crate) fn sums(marks: &[Mark], sums: &PieceSums) -> Result<Self, IndexError> {
+        if let Some((what, expected, got)) = sums::check(marks, sums) {
+            return Err(bad_input(SectionKind::Sums, what, expected, got));
+        }
+        let mut bytes = Vec::new();
+        sums::encode(sums, &mut |some| {
+            bytes.extend_from_slice(some);
+            Ok(())
+        })?;
+        Ok(Self::new(SectionKind::Sums, |target| *target = bytes))
+    }
+
+    /// Bytes that mean something to the writer of the file.
+    pub(crate) fn note(note: &[u8]) -> Result<Self, IndexError> {
+        let (expected, got) = (Expected::AtMost(NOTE_LEN_MAX), note.len() as u64);
+        if !expected.allows(got) {
+            return Err(bad_input(SectionKind::Note, "length", expected, got));
+        }
+        Ok(Self::new(SectionKind::Note, |bytes| bytes.extend_from_slice(note)))
+    }
+}
+
+/// Refuses records of which one is there twice or does not exist.
+pub(crate) fn check_permutation(records: &[u32]) -> Result<(), IndexError> {
+    let mut seen = vec![0_u64; records.len().div_ceil(64)];
+    for &record in records {
+        let word = seen.get_mut(record as usize / 64);
+        let bit = 1 << (record % 64);
+        match word.filter(|_| (record as usize) < records.len()) {
+            Some(word) if *word & bit == 0 => *word |= bit,
+            _ => {
+                let (expected, what) = (Expected::AtMost(0), "second row of a record");
+                return Err(bad_input(SectionKind::RowMap, what, expected, record.into()));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Writes the index file of a segment, section after section, and gives it its name when it is
 /// complete. Until then, an index that was there before under the same name is as it was; if the
 /// writer is dropped, or after an error, the temporary file is removed.
@@ -145,12 +349,12 @@ impl<'s> FlowIndexWriter<'s> {
         storage: &'s dyn Publish,
         path: &Path,
         rights: Rights,
-        rows: u32,
+        (rows, conversations): (u32, u32),
     ) -> Result<Self, IndexError> {
         let mut writer = Self {
             pending: Pending::create(storage, temporary_path(path), rights)?,
             path: path.to_owned(),
-            schema: FlowSchema { rows, ..FlowSchema::default() },
+            schema: FlowSchema { rows, conversations, columns: Vec::new() },
             sections: Vec::new(),
             sums: BlockSums { sums: Vec::new(), sum: 0, room: BLOCK_LEN },
         };
@@ -164,214 +368,20 @@ impl<'s> FlowIndexWriter<'s> {
         self.pending.settle(result)
     }
 
-    fn section(&mut self, kind: SectionKind, parts: &[&[u8]]) -> Result<(), IndexError> {
+    /// Writes the next section.
+    pub(crate) fn write(&mut self, section: Encoded) -> Result<(), IndexError> {
+        let Encoded { kind, parts, column } = section;
         parts.iter().try_for_each(|part| self.append(part))?;
         let len = parts.iter().map(|part| part.len() as u64).sum();
         self.sections.push((kind as u16, len));
+        self.schema.columns.extend(column);
         Ok(())
-    }
-
-    /// Writes how many packets the flows have, two for each conversation.
-    pub(crate) fn flows(&mut self, packets: &[u32]) -> Result<(), IndexError> {
-        let conversations = packets.len() / 2;
-        self.schema.conversations = u32::try_from(conversations).unwrap_or(u32::MAX);
-        let mut bytes = Vec::new();
-        flows::encode(packets, &mut bytes);
-        self.section(SectionKind::Flows, &[&bytes])
-    }
-
-    /// Writes the excess of the flows, two for each conversation.
-    pub(crate) fn volumes(&mut self, excess: &[u64]) -> Result<(), IndexError> {
-        let mut bytes = Vec::new();
-        volumes::encode(excess, &mut bytes);
-        self.section(SectionKind::Volumes, &[&bytes])
-    }
-
-    /// Writes a column, in bitmaps of a codec or in the form that fits it best.
-    pub(crate) fn column(
-        &mut self,
-        new: NewColumn<'_>,
-        sorted: &Sorted,
-        codec: Option<Codec>,
-    ) -> Result<(), IndexError> {
-        let (mut bytes, head) = (Vec::new(), head(sorted, &new.with(Form::Lists)));
-        let implied = new.space == Space::Packets;
-        let form = match codec {
-            Some(codec) => {
-                let form = Form::Bitmaps(codec);
-                postings::encode_form(sorted, form, implied, &mut bytes);
-                form
-            }
-            None => {
-                let weight = if implied { PackedWeight::PACKETS } else { PackedWeight::FLOWS };
-                postings::choose(sorted, weight, implied, &mut bytes)
-            }
-        };
-        self.section(SectionKind::Column, &[&head, &bytes])?;
-        self.schema.columns.push(new.with(form));
-        Ok(())
-    }
-
-    /// Writes a column of packets whose bitmaps were built before; its keys stand for these values.
-    pub(crate) fn built_packets(
-        &mut self,
-        new: NewColumn<'_>,
-        values: &[u128],
-        index: &ColumnIndex,
-    ) -> Result<(), IndexError> {
-        self.write_built(new, head_of(values, new.width, None), values.len(), index)
-    }
-
-    /// Writes a column whose bitmaps were built before, from the ids of its values.
-    pub(crate) fn built(
-        &mut self,
-        new: NewColumn<'_>,
-        sorted: &Sorted,
-        index: &ColumnIndex,
-    ) -> Result<(), IndexError> {
-        let head = head(sorted, &new.with(Form::Bitmaps(index.codec)));
-        self.write_built(new, head, sorted.len(), index)
-    }
-
-    fn write_built(
-        &mut self,
-        new: NewColumn<'_>,
-        head: Vec<u8>,
-        values: usize,
-        index: &ColumnIndex,
-    ) -> Result<(), IndexError> {
-        let counts = [
-            ("number of entries", self.schema.entries(new.space).into(), index.rows.into()),
-            ("number of values", values as u64, index.keys.len() as u64),
-            ("number of bitmaps", values as u64 + 1, index.offsets.len() as u64),
-        ];
-        for (what, right, got) in counts {
-            let expected = Expected::Exactly(right);
-            if !expected.allows(got) {
-                return Err(bad_input(SectionKind::Column, what, expected, got));
-            }
-        }
-        let bytes = Self::bitmaps_of(index, new.space)?;
-        self.section(SectionKind::Column, &[&head, &bytes])?;
-        self.schema.columns.push(new.with(Form::Bitmaps(index.codec)));
-        Ok(())
-    }
-
-    /// The bytes of bitmaps that were built before.
-    fn bitmaps_of(index: &ColumnIndex, space: Space) -> Result<Vec<u8>, IndexError> {
-        let all = index.bitmaps();
-        if index.offsets.last() != Some(&(all.len() as u64)) || !index.offsets.is_sorted() {
-            let expected = Expected::Exactly(all.len() as u64);
-            let got = index.offsets.last().copied().unwrap_or(0);
-            return Err(bad_input(SectionKind::Column, "bytes of bitmaps", expected, got));
-        }
-        let bitmap = |id: usize, target: &mut Vec<u8>| {
-            target.extend_from_slice(&all[size(index.offsets[id])..size(index.offsets[id + 1])]);
-        };
-        let mut bytes = Vec::new();
-        let implied = space == Space::Packets;
-        postings::encode_bitmaps(&bitmap, index.keys.len(), implied, &mut bytes);
-        Ok(bytes)
-    }
-
-    /// Writes a column of packets, in bitmaps of a codec or in the form that fits it best.
-    ///
-    /// The rule is that of other columns, but there are no lists: bitmaps of MASC or the packed
-    /// form, whichever has the fewest bytes, those of the packed form counted twice. Bitmaps count
-    /// as [`masc_least`](postings::masc_least) at least, even if one is left out.
-    pub(crate) fn packets(
-        &mut self,
-        new: NewColumn<'_>,
-        digits: Digits<'_>,
-        codec: Option<Codec>,
-        (builder, column): (&mut dyn Builder, &mut ColumnIndex),
-    ) -> Result<(), IndexError> {
-        let values = |column: &ColumnIndex| -> Vec<u128> {
-            column.keys.iter().map(|&key| key.into()).collect()
-        };
-        if let Some(codec) = codec {
-            builder.build(digits, codec, column)?;
-            return self.built_packets(new, &values(column), column);
-        }
-        let (keys, packed, runs) = match digits {
-            Digits::Bytes(digits) => postings::pack_digits(digits, |&digit| digit.into()),
-            Digits::Shorts(digits) => postings::pack_digits(digits, |&digit| digit),
-        };
-        let most = PackedWeight::PACKETS.of(packed.len());
-        if postings::masc_least(runs, keys.len()) <= most {
-            builder.build(digits, Codec::Masc, column)?;
-            let bytes = Self::bitmaps_of(column, new.space)?;
-            if bytes.len() <= most {
-                return self.built_packets(new, &values(column), column);
-            }
-        }
-        let head = head_of(&keys, new.width, None);
-        self.section(SectionKind::Column, &[&head, &packed])?;
-        self.schema.columns.push(new.with(Form::Packed));
-        Ok(())
-    }
-
-    /// Writes the record of each row, a permutation; flows start at these rows, and the last one
-    /// ends there.
-    pub(crate) fn row_map(&mut self, records: &[u32], starts: &[u32]) -> Result<(), IndexError> {
-        let mut seen = vec![0_u64; records.len().div_ceil(64)];
-        for &record in records {
-            let word = seen.get_mut(record as usize / 64).filter(|_| record < self.schema.rows);
-            let bit = 1 << (record % 64);
-            match word {
-                Some(word) if *word & bit == 0 => *word |= bit,
-                _ => {
-                    let (expected, got) = (Expected::AtMost(0), record.into());
-                    return Err(bad_input(
-                        SectionKind::RowMap,
-                        "second row of a record",
-                        expected,
-                        got,
-                    ));
-                }
-            }
-        }
-        let mut bytes = Vec::new();
-        rowmap::encode(records, starts, &mut bytes)?;
-        self.section(SectionKind::RowMap, &[&bytes])
-    }
-
-    /// Writes a mark for every [`MARK_RECORDS`](super::super::MARK_RECORDS) records.
-    pub(crate) fn marks(&mut self, marks: &[Mark]) -> Result<(), IndexError> {
-        if let Some((what, expected, got)) = marks::check(self.schema.rows, marks) {
-            return Err(bad_input(SectionKind::Marks, what, expected, got));
-        }
-        let mut bytes = Vec::new();
-        super::marks::encode(marks, &mut bytes);
-        self.section(SectionKind::Marks, &[&bytes])
-    }
-
-    /// Writes the checksums of the pieces that these marks lead to.
-    pub(crate) fn sums(&mut self, marks: &[Mark], sums: &PieceSums) -> Result<(), IndexError> {
-        if let Some((what, expected, got)) = sums::check(marks, sums) {
-            return Err(bad_input(SectionKind::Sums, what, expected, got));
-        }
-        let mut bytes = Vec::new();
-        sums::encode(sums, &mut |some| {
-            bytes.extend_from_slice(some);
-            Ok(())
-        })?;
-        self.section(SectionKind::Sums, &[&bytes])
-    }
-
-    /// Writes bytes that mean something to the writer of the file.
-    pub(crate) fn note(&mut self, note: &[u8]) -> Result<(), IndexError> {
-        let (expected, got) = (Expected::AtMost(NOTE_LEN_MAX), note.len() as u64);
-        if !expected.allows(got) {
-            return Err(bad_input(SectionKind::Note, "length", expected, got));
-        }
-        self.section(SectionKind::Note, &[note])
     }
 
     /// Completes the file and gives it its name; returns how many bytes it has.
     pub(crate) fn finish(mut self) -> Result<u64, IndexError> {
         let schema = self.schema.encode();
-        self.section(SectionKind::Schema, &[&schema])?;
+        self.write(Encoded::new(SectionKind::Schema, |bytes| *bytes = schema))?;
         let tail = tail(&self.sections, self.sums.end(), self.pending.len);
         let result = self.pending.append(&tail);
         self.pending.settle(result)?;

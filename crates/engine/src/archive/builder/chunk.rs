@@ -1,0 +1,406 @@
+//! Packets that follow each other: decoded, and their flows found, apart from all others.
+//!
+//! A chunk depends only on its packets, so threads make the chunks of a capture at the same time.
+//! Where its packets lie in the segment is known later; [`join`] then makes marks and checksums of
+//! what is kept of each packet.
+
+use std::io::Read;
+
+use super::{Ended, Own, Plane, own};
+use crate::archive::flows::{CHUNK_FLOWS_MAX, Flows};
+use crate::capture::{CaptureError, CaptureReader, Record};
+use crate::fields::{self, FieldSet, Narrow, OWN_DIGITS, Packet, Wide};
+use crate::index::{MARK_RECORDS, Mark, PieceSums};
+use crate::packet::{self, Headers};
+
+/// Packets whose flows are looked up together, so that their memory reads overlap.
+const BATCH: usize = 32;
+
+/// The most packets of a chunk: few enough that their flows stay in the cache, and that each has a
+/// number even if no two are alike.
+pub(in crate::archive) const CHUNK_RECORDS_MAX: usize = CHUNK_FLOWS_MAX;
+
+/// Packets that follow each other.
+#[derive(Debug)]
+pub(in crate::archive) struct Chunk {
+    pub(super) flows: Flows,
+    /// The flow of each record.
+    pub(super) flow_of: Vec<u32>,
+    /// What records have for themselves.
+    pub(super) own: Own,
+    /// When each record was captured, and where it starts.
+    times: Vec<u64>,
+    offsets: Vec<u64>,
+    base: u64,
+    /// Checksums of the bytes from the start of the chunk to each record, and to its end, if there
+    /// are to be any.
+    sums: Option<Vec<u32>>,
+    end: u64,
+    mask: Narrow,
+    /// Packets whose flow is still to be looked up.
+    pending: Box<Pending>,
+    headers: Headers,
+    pub(super) wire_bytes: u64,
+    pub(super) captured_bytes: u64,
+}
+
+/// Packets whose flow is still to be looked up.
+#[derive(Debug, Default)]
+struct Pending {
+    len: usize,
+    keys: [Narrow; BATCH],
+    hashes: [u64; BATCH],
+    /// The wide parts of those that have one, with their hashes, and whose they are.
+    wide: [(usize, Wide, u64); BATCH],
+    wide_len: usize,
+    /// What the packets have for themselves, digit by digit.
+    own: [[u16; BATCH]; OWN_DIGITS],
+    /// What their lengths are above the least of their classes.
+    excess: [u32; BATCH],
+    times: [u64; BATCH],
+    offsets: [u64; BATCH],
+}
+
+impl Chunk {
+    /// An empty chunk that keeps these fields of packets.
+    pub(in crate::archive) fn new(keep: FieldSet) -> Self {
+        let keep = super::with_both_ends(keep);
+        Self {
+            flows: Flows::new(),
+            flow_of: Vec::new(),
+            own: own(keep),
+            times: Vec::new(),
+            offsets: Vec::new(),
+            base: 0,
+            sums: None,
+            end: 0,
+            mask: fields::mask(keep),
+            pending: Box::default(),
+            headers: Headers::default(),
+            wire_bytes: 0,
+            captured_bytes: 0,
+        }
+    }
+
+    /// Forgets the packets, and keeps the memory. The next packets come from a reader that is
+    /// where the chunk starts.
+    pub(in crate::archive) fn start<R: Read>(
+        &mut self,
+        reader: &mut CaptureReader<R>,
+        with_sums: bool,
+    ) {
+        self.flows.clear();
+        self.flow_of.clear();
+        self.own.iter_mut().for_each(Plane::clear);
+        self.times.clear();
+        self.offsets.clear();
+        (self.pending.len, self.pending.wide_len) = (0, 0);
+        (self.wire_bytes, self.captured_bytes) = (0, 0);
+        self.base = reader.position();
+        self.end = self.base;
+        self.sums = with_sums.then(Vec::new);
+        if with_sums {
+            reader.start_sum(self.base);
+        }
+    }
+
+    pub(in crate::archive) fn records(&self) -> usize {
+        self.flow_of.len() + self.pending.len
+    }
+
+    /// Its flows, and their wide parts counted twice if these are more.
+    pub(in crate::archive) fn flows(&self) -> usize {
+        self.flows.len().max(2 * self.flows.wide.len())
+    }
+
+    /// Where it ends in the capture.
+    pub(in crate::archive) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes of memory that it takes.
+    pub(in crate::archive) fn bytes(&self) -> usize {
+        let of_record = size_of::<(u32, u64, u64, u32)>() + 2 * OWN_DIGITS;
+        self.flows.bytes() + of_record * self.flow_of.capacity()
+    }
+
+    /// Takes in packets until it has so many, or the reader has reached an offset. What is wrong
+    /// with the file itself, rather than with the capture in it, is an error.
+    pub(in crate::archive) fn read<R: Read>(
+        &mut self,
+        reader: &mut CaptureReader<R>,
+        records: usize,
+        end: u64,
+    ) -> Result<Ended, CaptureError> {
+        while self.records() < records && reader.position() < end {
+            match reader.next() {
+                Ok(Some(record)) => {
+                    let offset = record.offset;
+                    self.push(&record);
+                    if let Some(sums) = &mut self.sums {
+                        sums.push(reader.sum_to(offset));
+                    }
+                }
+                Ok(None) => return Ok(Ended::Capture),
+                Err(error) if error.is_io() => return Err(error),
+                Err(error) => return Ok(Ended::Damage(error)),
+            }
+        }
+        Ok(Ended::Full)
+    }
+
+    /// Called after the last packet.
+    pub(in crate::archive) fn finish<R: Read>(&mut self, reader: &mut CaptureReader<R>) {
+        self.settle();
+        self.end = reader.position();
+        if let Some(sums) = &mut self.sums {
+            sums.push(reader.sum_to(self.end));
+        }
+    }
+
+    /// Takes in a packet.
+    #[inline(always)]
+    fn push(&mut self, record: &Record<'_>) {
+        packet::decode(record.link, record.swapped, record.data, &mut self.headers);
+        let packet = Packet::new(record, &self.headers);
+        self.wire_bytes += u64::from(record.wire_len);
+        self.captured_bytes += record.data.len() as u64;
+        let pending = &mut *self.pending;
+        let at = pending.len % BATCH;
+        pending.times[at] = record.time_ns;
+        pending.offsets[at] = record.offset;
+        let mut key = fields::narrow(&packet);
+        let mut is_wide = false;
+        if packet.headers.wide {
+            let mut wide = fields::wide(&packet);
+            fields::order_ends(&mut key, Some(&mut wide));
+            // A wide part that is 0 is none: flows are what their fields are.
+            is_wide = wide != Wide::default();
+            if is_wide {
+                let hash = self.flows.wide.hash(&wide);
+                self.flows.wide.prefetch_slot(hash);
+                pending.wide[pending.wide_len % BATCH] = (at, wide, hash);
+                pending.wide_len += 1;
+            }
+        } else {
+            fields::order_ends(&mut key, None);
+        }
+        let key = std::array::from_fn(|word| key[word] & self.mask[word]);
+        if !is_wide {
+            pending.hashes[at] = self.flows.narrow.hash(&key);
+            self.flows.narrow.prefetch_slot(pending.hashes[at]);
+        }
+        pending.keys[at] = key;
+        for (digits, digit) in pending.own.iter_mut().zip(fields::own(&packet)) {
+            digits[at] = digit;
+        }
+        pending.excess[at] = fields::length_excess(record.wire_len);
+        pending.len = at + 1;
+        if pending.len == BATCH {
+            self.settle();
+        }
+    }
+
+    /// Looks up the flows of the pending packets.
+    fn settle(&mut self) {
+        let pending = &mut *self.pending;
+        let len = std::mem::take(&mut pending.len).min(BATCH);
+        if len == 0 {
+            return;
+        }
+        // Slots were fetched as packets came, keys are fetched now.
+        let wide = &pending.wide[..std::mem::take(&mut pending.wide_len).min(BATCH)];
+        wide.iter().for_each(|(_, _, hash)| self.flows.wide.prefetch_key(*hash));
+        for (at, part, hash) in wide {
+            let key = &mut pending.keys[*at];
+            self.flows.join(key, part, *hash);
+            pending.hashes[*at] = self.flows.narrow.hash(key);
+            self.flows.narrow.prefetch_slot(pending.hashes[*at]);
+        }
+        pending.hashes[..len].iter().for_each(|&hash| self.flows.narrow.prefetch_key(hash));
+        let keys = pending.keys[..len].iter().zip(&pending.hashes).zip(&pending.excess);
+        let flows = keys.map(|((key, &hash), &excess)| self.flows.count(key, hash, excess));
+        self.flow_of.extend(flows);
+        for (plane, digits) in self.own.iter_mut().zip(&pending.own) {
+            plane.extend(&digits[..len]);
+        }
+        self.times.extend_from_slice(&pending.times[..len]);
+        self.offsets.extend_from_slice(&pending.offsets[..len]);
+    }
+
+    /// The times of its earliest and its latest packet.
+    pub(super) fn times(&self) -> Option<(u64, u64)> {
+        let times = self.times.iter();
+        times.clone().min().zip(times.max()).map(|(&first, &last)| (first, last))
+    }
+
+    /// Appends a record whose flow is known by its key; what it has for itself is appended by
+    /// [`extend_own`](Self::extend_own).
+    pub(super) fn count(&mut self, key: &mut Narrow, wide: Option<&mut Wide>, excess: u32) {
+        let mut wide = wide.filter(|wide| **wide != Wide::default());
+        fields::order_ends(key, wide.as_deref_mut());
+        if let Some(wide) = wide {
+            let hash = self.flows.wide.hash(wide);
+            self.flows.join(key, wide, hash);
+        }
+        let hash = self.flows.narrow.hash(key);
+        self.flow_of.push(self.flows.count(key, hash, excess));
+    }
+
+    /// Appends what some records have for themselves.
+    pub(super) fn extend_own(&mut self, own: &Own, records: std::ops::Range<usize>) {
+        for (plane, all) in self.own.iter_mut().zip(own) {
+            plane.extend_from(all, records.clone());
+        }
+    }
+}
+
+/// The marks of packets in chunks that follow each other, and their checksums if they have any;
+/// `head` is the checksum of the bytes before the first chunk, and where they start.
+pub(super) fn join(chunks: &[Chunk], head: (u64, u32)) -> (Vec<Mark>, Option<PieceSums>) {
+    let records: usize = chunks.iter().map(Chunk::records).sum();
+    let every = MARK_RECORDS as usize;
+    let mut marks: Vec<Mark> = Vec::with_capacity(records.div_ceil(every));
+    let is_summed = chunks.first().is_some_and(|chunk| chunk.sums.is_some());
+    let mut pieces = is_summed.then(|| Sums::new(head));
+    let mut before = 0;
+    for chunk in chunks {
+        let count = chunk.records();
+        // The first ones may still belong to the last mark of the chunk before.
+        let mut at = 0;
+        while at < count {
+            let room = every - (before + at) % every;
+            let end = count.min(at + room);
+            if room == every {
+                let (offset, time) = (chunk.offsets[at], chunk.times[at]);
+                if let (Some(pieces), Some(sums)) = (&mut pieces, &chunk.sums) {
+                    pieces.cut(offset - chunk.base, sums[at]);
+                }
+                marks.push(Mark { offset, time_min: time, time_max: time });
+            }
+            if let Some(mark) = marks.last_mut() {
+                for &time in &chunk.times[at..end] {
+                    mark.time_min = mark.time_min.min(time);
+                    mark.time_max = mark.time_max.max(time);
+                }
+            }
+            at = end;
+        }
+        if let (Some(pieces), Some(sums)) = (&mut pieces, &chunk.sums) {
+            pieces.pass(chunk.end - chunk.base, sums.last().copied().unwrap_or(0));
+        }
+        before += count;
+    }
+    let end = chunks.last().map_or(head.0, |chunk| chunk.end);
+    let sums = pieces.map(|pieces| PieceSums { start: head.0, end, sums: pieces.end() });
+    (marks, sums)
+}
+
+/// Makes checksums of pieces from checksums of everything up to where they start.
+struct Sums {
+    sums: Vec<u32>,
+    /// The checksum of the piece at hand, as far as it lies in chunks before this one.
+    begun: u32,
+    /// Where the rest of it starts in this chunk, and the checksum up to there.
+    from: (u64, u32),
+}
+
+impl Sums {
+    fn new((_, head): (u64, u32)) -> Self {
+        Self { sums: Vec::new(), begun: head, from: (0, 0) }
+    }
+
+    /// The checksum of the piece at hand if it ends here.
+    fn up_to(&self, offset: u64, sum: u32) -> u32 {
+        let (from, before) = self.from;
+        // What is between the two: the later checksum less the earlier one, moved on to it.
+        let between = sum ^ moved(before, offset - from);
+        moved(self.begun, offset - from) ^ between
+    }
+
+    /// A piece ends here, and the next one starts.
+    fn cut(&mut self, offset: u64, sum: u32) {
+        self.sums.push(self.up_to(offset, sum));
+        (self.begun, self.from) = (0, (offset, sum));
+    }
+
+    /// The chunk ends here.
+    fn pass(&mut self, offset: u64, sum: u32) {
+        (self.begun, self.from) = (self.up_to(offset, sum), (0, 0));
+    }
+
+    fn end(mut self) -> Vec<u32> {
+        self.sums.push(self.begun);
+        self.sums
+    }
+}
+
+/// The polynomial of CRC-32C, its bits reversed.
+const POLYNOMIAL: u32 = 0x82F6_3B78;
+
+/// The product of two polynomials modulo that of CRC-32C; the highest bit of a number is the lowest
+/// power.
+const fn product(a: u32, b: u32) -> u32 {
+    let (mut sum, mut power, mut bit) = (0, b, 1 << 31);
+    while bit != 0 {
+        if a & bit != 0 {
+            sum ^= power;
+        }
+        power = if power & 1 == 1 { power >> 1 ^ POLYNOMIAL } else { power >> 1 };
+        bit >>= 1;
+    }
+    sum
+}
+
+/// For each place of a hexadecimal digit of a number of bytes, what a checksum is multiplied by for
+/// that digit.
+static MOVES: [[u32; 16]; 16] = {
+    let mut moves = [[0; 16]; 16];
+    // Behind one byte: x to the power of 8.
+    let (mut place, mut one) = (0, 1_u32 << 23);
+    while place < 16 {
+        moves[place][0] = 1 << 31;
+        let mut digit = 1;
+        while digit < 16 {
+            moves[place][digit] = product(moves[place][digit - 1], one);
+            digit += 1;
+        }
+        one = product(moves[place][15], one);
+        place += 1;
+    }
+    moves
+};
+
+/// What a checksum adds to that of the same bytes and so many more behind them.
+fn moved(sum: u32, bytes: u64) -> u32 {
+    let (mut sum, mut left) = (sum, bytes);
+    for moves in &MOVES {
+        let digit = usize::try_from(left & 15).unwrap_or(0);
+        if digit != 0 {
+            sum = product(sum, moves[digit]);
+        }
+        left >>= 4;
+        if left == 0 {
+            break;
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_put_together() {
+        let bytes: Vec<u8> = (0..70_000_u32).map(|i| ((i * i) >> 7).to_le_bytes()[0]).collect();
+        for (a, b) in [(0, 0), (0, 1), (1, 1), (13, 4_096), (900, 69_000), (5, 70_000)] {
+            let (head, all) = (crc32c::crc32c(&bytes[..a]), crc32c::crc32c(&bytes[..b]));
+            assert_eq!(all ^ moved(head, (b - a) as u64), crc32c::crc32c(&bytes[a..b]), "{a} {b}");
+        }
+        let long = vec![7_u8; 3 << 20];
+        let (head, tail) = long.split_at(1_000_003);
+        let whole = moved(crc32c::crc32c(head), tail.len() as u64) ^ crc32c::crc32c(tail);
+        assert_eq!(whole, crc32c::crc32c(&long));
+    }
+}
