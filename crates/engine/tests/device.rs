@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tapdex_bitmap::{ALL_CODECS, Codec};
 use tapdex_engine::archive::{
@@ -12,7 +13,7 @@ use tapdex_engine::archive::{
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
 use tapdex_engine::fields::FieldSet;
 use tapdex_engine::storage::temporary_path;
-use tapdex_engine::testing::{Fault, PlainDevice};
+use tapdex_engine::testing::{Fault, PacketFault, PlainDevice, PlainPackets};
 use tapdex_engine::traffic::{Profile, Traffic};
 
 /// What lies in the folder of segments, by name.
@@ -201,4 +202,117 @@ fn what_a_device_has_made_is_sound() {
     let archive = place.archive("device", codec);
     let report = Repair::new(&archive).run().unwrap();
     assert!(report.segments == 8 && report.problems.is_empty(), "{report:?}");
+}
+
+/// What a device for frames makes of a capture in windows of so many bytes.
+fn from_frames(
+    place: &Place,
+    threads: usize,
+    window: u64,
+    packets: PlainPackets,
+) -> (Files, DeviceReport, Arc<PlainPackets>) {
+    let archive = place.archive("frames", AUTO);
+    let packets = Arc::new(packets);
+    let device = Mutex::new(PlainDevice::for_frames(Arc::clone(&packets)));
+    let ingest = Ingest::new(&archive).records_max(RECORDS).threads(threads).window(window);
+    let report = place.run(&ingest.force(true).device(&device));
+    assert_eq!(packets.chunks(), 0, "memory that was not given back");
+    (files(&archive), report.device, packets)
+}
+
+/// What the CPU makes of it.
+fn in_windows(place: &Place, window: u64) -> Files {
+    let archive = place.archive("cpu", AUTO);
+    place.run(&Ingest::new(&archive).records_max(RECORDS).window(window).force(true));
+    files(&archive)
+}
+
+#[test]
+fn a_device_for_frames_makes_the_same_files() {
+    let place = Place::mixed();
+    for window in [1 << 16, 1 << 20] {
+        let expected = in_windows(&place, window);
+        let count = expected.len() as u64;
+        for (threads, refuse_every) in [(1, 0), (1, 1), (3, 0), (3, 7)] {
+            let packets = PlainPackets::refusing(refuse_every);
+            let (found, report, packets) = from_frames(&place, threads, window, packets);
+            assert!(found == expected, "{threads} threads, {refuse_every}: the files differ");
+            let all = (count, 0, None);
+            assert_eq!((report.segments, report.segments_on_cpu, report.trouble), all);
+            assert_eq!(packets.sorted.load(Relaxed), count);
+            // Frames of which not all bytes are sent are refused by this one.
+            let range = if refuse_every == 1 { 6_000..=6_000 } else { 1_000..=5_999 };
+            assert!(threads > 1 || range.contains(&report.refused), "{}", report.refused);
+        }
+    }
+}
+
+#[test]
+fn frames_of_several_links_make_the_same_files() {
+    let place = Place::mixed();
+    let source = std::fs::read(&place.capture).unwrap();
+    let mut reader = tapdex_engine::capture::CaptureReader::open(&source[..]).unwrap();
+    // Ethernet, BSD loopback, raw IP, and a link that is not decoded.
+    let links = [1, 0, 101, 147].map(|link| Interface::new(link, 1_000_000_000));
+    let mut writer = CaptureWriter::new(Vec::new(), FileFormat::Pcapng, &links, "").unwrap();
+    let mut number = 0;
+    while let Some(record) = reader.next().unwrap() {
+        let interface = number % 4;
+        let data = if interface == 2 { &record.data[14..] } else { record.data };
+        writer.packet(interface, record.time_ns, record.wire_len, data).unwrap();
+        number += 1;
+    }
+    std::fs::write(&place.capture, writer.finish().unwrap()).unwrap();
+    let expected = in_windows(&place, 1 << 18);
+    let (found, report, _) = from_frames(&place, 2, 1 << 18, PlainPackets::default());
+    assert!(found == expected, "the files differ");
+    assert!(report.segments > 0 && report.trouble.is_none(), "{report:?}");
+}
+
+#[test]
+fn nothing_is_lost_when_a_device_for_frames_fails() {
+    let place = Place::mixed();
+    let window = 1 << 20;
+    let expected = in_windows(&place, window);
+    let count = expected.len() as u64;
+    for fault in [
+        PacketFault::Frames,
+        PacketFault::Begin,
+        PacketFault::Add,
+        PacketFault::Refused,
+        PacketFault::RefusesTooMuch,
+        PacketFault::Finish,
+        PacketFault::TooManyFlows,
+        PacketFault::Sort,
+        PacketFault::SameRecord,
+        PacketFault::TooManyPackets,
+        PacketFault::FlowsTurned,
+        PacketFault::NoDigits,
+    ] {
+        for (from, times) in [(0, 1), (1, 1), (2, 2), (0, u64::MAX), (3, u64::MAX - 3)] {
+            for threads in [1, 3] {
+                let packets = PlainPackets::with_fault(fault, from, times);
+                let (found, report, _) = from_frames(&place, threads, window, packets);
+                let what = format!("{fault:?} from {from}, {times} times: {report:?}");
+                assert!(found == expected, "{what}: the files differ");
+                assert!(report.trouble.is_some(), "{what}");
+                let (on_device, on_cpu) = (report.segments, report.segments_on_cpu);
+                assert_eq!(on_device + on_cpu, count, "{what}");
+                assert!(on_cpu > 0 && (times > 1 || on_device > 0), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bitmaps_of_a_codec_are_built_where_the_segment_was_sorted() {
+    let place = Place::mixed();
+    let codec = CodecChoice::Fixed(Codec::Wah);
+    let expected = place.on_cpu(codec, RECORDS);
+    let packets = Arc::new(PlainPackets::default());
+    let device = PlainDevice::for_frames(Arc::clone(&packets));
+    let (found, report, device) = place.on_device(codec, RECORDS, 2, device);
+    assert!(found == expected, "the files differ");
+    assert_eq!((report.segments, device.sorted), (8, 8));
+    assert_eq!(packets.sorted.load(Relaxed), 0);
 }

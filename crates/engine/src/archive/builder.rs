@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering::Relaxed};
 use tapdex_bitmap::Codec;
 
 use super::CodecChoice;
-use super::device::SegmentColumn;
+use super::device::{Kept, SegmentColumn, SortedPackets};
 use super::flows::{AllFlows, CHUNKS_MAX, Conversations, Values};
 use super::note::Note;
 use crate::beneath::Rights;
@@ -82,13 +82,15 @@ pub(super) struct SegmentBuilder {
     head: (u64, u32),
     /// Marks and checksums, if they do not come from the chunks.
     places: Option<(Vec<Mark>, Option<PieceSums>)>,
+    /// The packets in their order, if a device has sorted them.
+    sorted: Option<SortedPackets>,
     /// Whether the lengths of the packets are known, not only their classes.
     has_lengths: bool,
     // Kept for the next segment.
     conversations: Conversations,
     row_map: Vec<u32>,
     row_own: Own,
-    scratch: Kept<Scratch>,
+    scratch: Spare<Scratch>,
 }
 
 /// Room that the encoding of a column takes.
@@ -110,11 +112,12 @@ impl SegmentBuilder {
             keep,
             head: (0, 0),
             places: None,
+            sorted: None,
             has_lengths: true,
             conversations: Conversations::default(),
             row_map: Vec::new(),
             row_own: own(keep),
-            scratch: Kept::default(),
+            scratch: Spare::default(),
         }
     }
 
@@ -123,9 +126,15 @@ impl SegmentBuilder {
     /// chunk start, and has their checksum.
     pub(super) fn start(&mut self, chunks: Vec<Chunk>, head: (u64, u32)) -> Vec<Chunk> {
         self.places = None;
+        self.sorted = None;
         self.has_lengths = true;
         self.head = head;
         std::mem::replace(&mut self.chunks, chunks)
+    }
+
+    /// The packets of the chunks, as a device has sorted them.
+    pub(super) fn take_sorted(&mut self, sorted: SortedPackets) {
+        self.sorted = Some(sorted);
     }
 
     /// Starts with what a reader has from where it is, as much as fits. Returns what is wrong with
@@ -166,7 +175,7 @@ impl SegmentBuilder {
         note.records = self.records() as u64;
         note.wire_bytes = sum(|chunk| chunk.wire_bytes);
         note.captured_bytes = sum(|chunk| chunk.captured_bytes);
-        note.odd = sum(|chunk| chunk.flows.odd_packets());
+        note.odd = sum(Chunk::odd_packets);
         let times = || self.chunks.iter().filter_map(Chunk::times);
         note.time_min = times().map(|(first, _)| first).min().unwrap_or(0);
         note.time_max = times().map(|(_, last)| last).max().unwrap_or(0);
@@ -192,6 +201,9 @@ impl SegmentBuilder {
     ) -> Result<u64, IndexError> {
         let fields = &self.fields_used();
         let mut target = Target { file, fields, codec, note, parallel };
+        if let Some(sorted) = self.sorted.take() {
+            return self.write_sorted(&mut target, sorted);
+        }
         match self.write_on_device(&mut target, device) {
             Some(written) => written,
             None => self.write_on_cpu(&mut target),
@@ -203,12 +215,11 @@ impl SegmentBuilder {
     fn fields_used(&self) -> Vec<&'static Spec> {
         let (mut narrow, mut wide) = (Narrow::default(), Wide::default());
         for chunk in &self.chunks {
-            let (bits, wide_bits) = chunk.flows.bits_used();
+            let (bits, wide_bits) = chunk.bits_used();
             narrow.iter_mut().zip(bits).for_each(|(all, bits)| *all |= bits);
             wide.iter_mut().zip(wide_bits).for_each(|(all, bits)| *all |= bits);
         }
-        let is_in_packets =
-            |digit: usize| self.chunks.iter().any(|chunk| !chunk.own[digit].is_zero());
+        let is_in_packets = |digit: usize| self.chunks.iter().any(|chunk| !chunk.is_zero(digit));
         let is_used = |spec: &Spec| {
             spec.field == Field::Length
                 || match spec.home {
@@ -432,6 +443,11 @@ fn with_both_ends(keep: FieldSet) -> FieldSet {
     keep.iter().chain(ends).collect()
 }
 
+/// What is kept of packets if these fields are.
+pub(super) fn kept(keep: FieldSet) -> Kept {
+    Kept::of(with_both_ends(keep))
+}
+
 /// Why no packets follow those that were read.
 #[derive(Debug)]
 pub(super) enum Ended {
@@ -445,9 +461,9 @@ pub(super) enum Ended {
 
 /// Things that are used again.
 #[derive(Debug, Default)]
-pub(super) struct Kept<T>(Mutex<Vec<T>>);
+pub(super) struct Spare<T>(Mutex<Vec<T>>);
 
-impl<T: Default> Kept<T> {
+impl<T: Default> Spare<T> {
     /// One that was used before, or a new one.
     pub(super) fn take(&self) -> T {
         lock(&self.0).pop().unwrap_or_default()

@@ -209,8 +209,7 @@ impl Frames {
     /// Adds a frame; there is room for it.
     #[inline(always)]
     pub fn push(&mut self, (link, interface): (u16, u16), wire_len: u32, data: &[u8]) {
-        let (heads, bytes) =
-            self.memory.bytes_mut().split_at_mut(HEAD_BYTES * BATCH_FRAMES);
+        let (heads, bytes) = self.memory.bytes_mut().split_at_mut(HEAD_BYTES * BATCH_FRAMES);
         let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let source = u32::from(link) << 16 | u32::from(interface);
         let (heads, _) = heads.as_chunks_mut::<4>();
@@ -320,6 +319,21 @@ pub enum OwnDigits {
     Bytes(Vec<u8>),
     /// Two bytes of each.
     Shorts(Vec<u16>),
+}
+
+impl OwnDigits {
+    /// Of how many packets.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes(list) => list.len(),
+            Self::Shorts(list) => list.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl Default for OwnDigits {

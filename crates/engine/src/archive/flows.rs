@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use tapdex_bitmap::prefetch;
 
+use super::device::SortedPackets;
 use crate::fields::{DIRECTION_WORD, Home, Narrow, Spec, Wide, is_odd};
 use crate::index::{Sorted, Sorter};
 
@@ -375,7 +376,7 @@ fn rows32(rows: usize) -> u32 {
 }
 
 /// The number of a flow's wide part, from 1; 0 if it has none.
-fn wide_number(key: &Narrow) -> usize {
+pub(super) fn wide_number(key: &Narrow) -> usize {
     usize::try_from(key[WIDE_WORD] >> WIDE_SHIFT).unwrap_or(0)
 }
 
@@ -453,6 +454,17 @@ impl Conversations {
         self.first_rows.resize(flows, 0);
         self.rows = 0;
         self.flows = 0;
+    }
+
+    /// Takes in flows that a device has sorted.
+    pub(super) fn take_sorted(&mut self, sorted: &SortedPackets) {
+        let SortedPackets { words, packets, excess, wide, .. } = sorted;
+        self.clear(packets.len());
+        for (flow, (&packets, &excess)) in (0..).zip(packets.iter().zip(excess)) {
+            let key = words.each_ref().map(|words| words[flow as usize]);
+            self.push(&key, Volume { packets, excess }, flow);
+        }
+        self.finish(wide.iter());
     }
 
     /// Appends the next flow of a chunk, which may be the same as the one before it.

@@ -25,8 +25,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::builder::{Chunk, DeviceReport, RECORDS_MAX, SegmentBuilder, SharedDevice};
-use super::device::SegmentDevice;
+use super::builder::{Chunk, DeviceReport, RECORDS_MAX, SegmentBuilder, SharedDevice, kept};
+use super::device::{Kept, SegmentDevice};
 use super::{Archive, ArchiveError};
 use crate::lock;
 use crate::storage::{Publish, Storage, Whose};
@@ -119,6 +119,8 @@ struct Run<'a> {
     /// The captures that some thread works on, or has worked on.
     taken: Mutex<BTreeSet<PathBuf>>,
     meter: Meter,
+    /// What is kept of packets.
+    kept: Kept,
     /// The threads that encode the columns of a segment, if there are several.
     pool: Option<rayon::ThreadPool>,
     /// Chunks whose memory can be used again.
@@ -128,6 +130,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Chunks that are not needed any more.
     fn unused(&self, mut chunks: Vec<Chunk>) {
+        chunks.iter_mut().for_each(Chunk::leave_device);
         lock(&self.chunks).append(&mut chunks);
     }
 
@@ -262,7 +265,8 @@ impl<'a> Ingest<'a> {
     pub fn run(&self, inputs: &[Input]) -> Result<IngestReport, ArchiveError> {
         let run = Run {
             inputs,
-            device: SharedDevice::new(self.device),
+            device: SharedDevice::for_frames(self.device, self.archive.settings().codec),
+            kept: kept(self.archive.settings().fields),
             queue: Queue::new(inputs.len(), self.threads, memory::for_chunks(self.memory)),
             reports: Mutex::new(inputs.iter().map(|_| FileReport::default()).collect()),
             parts: AllParts::new(inputs.len()),

@@ -1,9 +1,12 @@
 //! A device that runs on the CPU, and fails on demand.
 
+use std::sync::Arc;
+
 use tapdex_bitmap::Codec;
 
+use super::packet_device::PlainPackets;
 use crate::archive::device::{
-    KEY_WORDS, SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
+    KEY_WORDS, PacketDevice, SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
 };
 use crate::error::IndexError;
 use crate::index::{Builder, ColumnIndex, CpuBuilder, Digits, RunBuilder, Width};
@@ -40,6 +43,8 @@ pub struct PlainDevice {
     rows: u32,
     own: Vec<Vec<u16>>,
     is_short: Vec<bool>,
+    /// The same device for frames, if it takes any.
+    packets: Option<Arc<PlainPackets>>,
 }
 
 impl PlainDevice {
@@ -47,6 +52,11 @@ impl PlainDevice {
     /// segment.
     pub fn with_fault(fault: Fault, every: u64) -> Self {
         Self { fault: Some(fault), every, ..Self::default() }
+    }
+
+    /// A device that takes frames.
+    pub fn for_frames(packets: Arc<PlainPackets>) -> Self {
+        Self { packets: Some(packets), ..Self::default() }
     }
 
     fn fault(&self) -> Option<Fault> {
@@ -88,6 +98,11 @@ impl PlainDevice {
 }
 
 impl SegmentDevice for PlainDevice {
+    fn packets(&self) -> Option<Arc<dyn PacketDevice>> {
+        let packets = self.packets.as_ref()?;
+        Some(Arc::new(Arc::clone(packets)))
+    }
+
     fn sort(&mut self, segment: &SegmentKeys<'_>) -> Result<SegmentOrder, SegmentFailed> {
         self.sorted += 1;
         self.asked = 0;

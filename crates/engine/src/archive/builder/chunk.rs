@@ -5,8 +5,13 @@
 //! what is kept of each packet.
 
 use std::io::Read;
+use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Ended, Own, Plane, own};
+use crate::archive::device::{
+    ChunkFigures, DeviceChunk, Frames, Kept, PacketDevice, PacketKey, SegmentFailed,
+};
 use crate::archive::flows::{CHUNK_FLOWS_MAX, Flows};
 use crate::capture::{CaptureError, CaptureReader, Record};
 use crate::fields::{self, FieldSet, Narrow, OWN_DIGITS, Packet, Wide};
@@ -42,6 +47,38 @@ pub(in crate::archive) struct Chunk {
     headers: Headers,
     pub(super) wire_bytes: u64,
     pub(super) captured_bytes: u64,
+    /// Its packets, if a device has them: then there are no flows here.
+    on_device: Option<OnDevice>,
+}
+
+/// A chunk whose packets are on a device.
+#[derive(Debug)]
+struct OnDevice {
+    device: Arc<dyn PacketDevice>,
+    chunk: Box<dyn DeviceChunk>,
+    figures: ChunkFigures,
+    /// The frames that were not sent yet.
+    frames: Option<Frames>,
+    /// The first failure; there is no use for the chunk then.
+    failed: Option<SegmentFailed>,
+}
+
+impl OnDevice {
+    /// Sends the frames that are here; `more` will follow. Returns whether that went well.
+    fn send(&mut self, more: bool) -> bool {
+        let Some(frames) = self.frames.take() else { return false };
+        let send = || -> Result<(), SegmentFailed> {
+            if !frames.is_empty() {
+                self.chunk.add(frames)?;
+            }
+            if more {
+                self.frames = Some(self.device.frames()?);
+            }
+            Ok(())
+        };
+        self.failed = send().err();
+        self.failed.is_none()
+    }
 }
 
 /// Packets whose flow is still to be looked up.
@@ -79,6 +116,7 @@ impl Chunk {
             headers: Headers::default(),
             wire_bytes: 0,
             captured_bytes: 0,
+            on_device: None,
         }
     }
 
@@ -96,6 +134,7 @@ impl Chunk {
         self.offsets.clear();
         (self.pending.len, self.pending.wide_len) = (0, 0);
         (self.wire_bytes, self.captured_bytes) = (0, 0);
+        self.on_device = None;
         self.base = reader.position();
         self.end = self.base;
         self.sums = with_sums.then(Vec::new);
@@ -105,12 +144,45 @@ impl Chunk {
     }
 
     pub(in crate::archive) fn records(&self) -> usize {
-        self.flow_of.len() + self.pending.len
+        self.flow_of.len().max(self.offsets.len()) + self.pending.len
     }
 
     /// Its flows, and their wide parts counted twice if these are more.
     pub(in crate::archive) fn flows(&self) -> usize {
-        self.flows.len().max(2 * self.flows.wide.len())
+        let (flows, wide) = match &self.on_device {
+            Some(OnDevice { figures, .. }) => (figures.flows as usize, figures.wide as usize),
+            None => (self.flows.len(), self.flows.wide.len()),
+        };
+        flows.max(2 * wide)
+    }
+
+    /// Packets whose headers are odd.
+    pub(super) fn odd_packets(&self) -> u64 {
+        match &self.on_device {
+            Some(OnDevice { figures, .. }) => figures.odd,
+            None => self.flows.odd_packets(),
+        }
+    }
+
+    /// The bits that are set in any flow, word by word, and those in any wide part.
+    pub(super) fn bits_used(&self) -> (Narrow, Wide) {
+        match &self.on_device {
+            Some(OnDevice { figures, .. }) => (figures.bits, figures.wide_bits),
+            None => self.flows.bits_used(),
+        }
+    }
+
+    /// Whether a digit of single packets is 0 in all of them.
+    pub(super) fn is_zero(&self, digit: usize) -> bool {
+        match &self.on_device {
+            Some(OnDevice { figures, .. }) => !figures.own[digit],
+            None => self.own[digit].is_zero(),
+        }
+    }
+
+    /// Its packets on a device.
+    pub(in crate::archive) fn on_device(&self) -> Option<&dyn DeviceChunk> {
+        self.on_device.as_ref().map(|on_device| &*on_device.chunk)
     }
 
     /// Where it ends in the capture.
@@ -121,7 +193,7 @@ impl Chunk {
     /// Bytes of memory that it takes.
     pub(in crate::archive) fn bytes(&self) -> usize {
         let of_record = size_of::<(u32, u64, u64, u32)>() + 2 * OWN_DIGITS;
-        self.flows.bytes() + of_record * self.flow_of.capacity()
+        self.flows.bytes() + of_record * self.offsets.capacity().max(self.flow_of.capacity())
     }
 
     /// Takes in packets until it has so many, or the reader has reached an offset. What is wrong
@@ -132,11 +204,16 @@ impl Chunk {
         records: usize,
         end: u64,
     ) -> Result<Ended, CaptureError> {
+        let is_on_device = self.on_device.is_some();
         while self.records() < records && reader.position() < end {
             match reader.next() {
                 Ok(Some(record)) => {
                     let offset = record.offset;
-                    self.push(&record);
+                    if !is_on_device {
+                        self.push(&record);
+                    } else if !self.send(&record) {
+                        return Ok(Ended::Full);
+                    }
                     if let Some(sums) = &mut self.sums {
                         sums.push(reader.sum_to(offset));
                     }
@@ -147,6 +224,76 @@ impl Chunk {
             }
         }
         Ok(Ended::Full)
+    }
+
+    /// Has a device take its packets, from the first one on.
+    pub(in crate::archive) fn begin_on(
+        &mut self,
+        device: &Arc<dyn PacketDevice>,
+        kept: &Kept,
+    ) -> Result<(), SegmentFailed> {
+        let (chunk, frames) = (device.begin(kept)?, Some(device.frames()?));
+        let (device, figures) = (Arc::clone(device), ChunkFigures::default());
+        self.on_device = Some(OnDevice { device, chunk, figures, frames, failed: None });
+        Ok(())
+    }
+
+    /// Takes in a packet that goes to the device; returns whether the device goes on.
+    #[inline(always)]
+    fn send(&mut self, record: &Record<'_>) -> bool {
+        let Some(on_device) = &mut self.on_device else { return false };
+        let Some(frames) = &mut on_device.frames else { return false };
+        self.wire_bytes += u64::from(record.wire_len);
+        self.captured_bytes += record.data.len() as u64;
+        self.times.push(record.time_ns);
+        self.offsets.push(record.offset);
+        let interface = u16::try_from(record.interface).unwrap_or(u16::MAX);
+        frames.push((record.link.0, interface), record.wire_len, record.data);
+        !frames.is_full() || on_device.send(true)
+    }
+
+    /// Whether its device has failed.
+    pub(in crate::archive) fn has_failed(&self) -> bool {
+        self.on_device.as_ref().is_some_and(|on_device| on_device.failed.is_some())
+    }
+
+    /// Leaves the device out of it.
+    pub(in crate::archive) fn leave_device(&mut self) {
+        self.on_device = None;
+    }
+
+    /// The bytes of the capture that it has.
+    pub(in crate::archive) fn bytes_of_capture(&self) -> Range<u64> {
+        self.base..self.end
+    }
+
+    /// Where the packets are that the device has refused; all packets are there.
+    pub(in crate::archive) fn refused(&mut self) -> Result<Vec<u64>, SegmentFailed> {
+        let Some(on_device) = &mut self.on_device else { return Ok(Vec::new()) };
+        on_device.send(false);
+        if let Some(failed) = on_device.failed.take() {
+            return Err(failed);
+        }
+        let refused = on_device.chunk.refused()?;
+        let offset = |&record: &u32| self.offsets.get(record as usize).copied();
+        let ascend = refused.is_sorted_by(|a, b| a < b);
+        let offsets: Option<Vec<u64>> = refused.iter().map(offset).collect();
+        offsets.filter(|_| ascend).ok_or(SegmentFailed::Disorder)
+    }
+
+    /// Gives the device what it has refused, and has it find the flows.
+    pub(in crate::archive) fn finish_on_device(
+        &mut self,
+        refused: &[PacketKey],
+    ) -> Result<(), SegmentFailed> {
+        let records = self.records();
+        let Some(on_device) = &mut self.on_device else { return Ok(()) };
+        let figures = on_device.chunk.finish(refused)?;
+        let is_right = (figures.flows as usize) <= records
+            && (figures.wide as usize) <= figures.flows as usize
+            && (figures.flows > 0) == (records > 0);
+        on_device.figures = figures;
+        if is_right { Ok(()) } else { Err(SegmentFailed::Disorder) }
     }
 
     /// Called after the last packet.

@@ -1,11 +1,19 @@
 //! The index step of a segment on a device, and what happens if that fails.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use super::{Own, Plane, SegmentBuilder, SortedRows, Target, own, rows32};
-use crate::archive::device::{SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder};
-use crate::archive::flows::AllFlows;
+use super::{
+    BuildElsewhere, Chunk, Own, Plane, SegmentBuilder, SortedRows, Target, own, rows32,
+    with_both_ends,
+};
+use crate::archive::CodecChoice;
+use crate::archive::device::{
+    DeviceChunk, OwnDigits, PacketDevice, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
+    SortedPackets,
+};
+use crate::archive::flows::{AllFlows, wide_number};
 use crate::error::IndexError;
+use crate::fields::FieldSet;
 use crate::index::check_permutation;
 use crate::lock;
 
@@ -19,6 +27,8 @@ pub struct DeviceReport {
     pub segments: u64,
     /// Segments that were indexed on the CPU because it could not.
     pub segments_on_cpu: u64,
+    /// Packets that the CPU decoded for it, because its own decoder does not do them.
+    pub refused: u64,
     /// What went wrong last, if anything did.
     pub trouble: Option<String>,
 }
@@ -27,6 +37,8 @@ pub struct DeviceReport {
 #[derive(Debug)]
 pub(in crate::archive) struct SharedDevice<'a> {
     device: Option<&'a Mutex<dyn SegmentDevice>>,
+    /// The same device, if it is to take frames.
+    packets: Option<Arc<dyn PacketDevice>>,
     state: Mutex<State>,
 }
 
@@ -38,7 +50,73 @@ struct State {
 
 impl<'a> SharedDevice<'a> {
     pub(in crate::archive) fn new(device: Option<&'a Mutex<dyn SegmentDevice>>) -> Self {
-        Self { device, state: Mutex::default() }
+        Self { device, packets: None, state: Mutex::default() }
+    }
+
+    /// One that takes frames, if it can. Segments whose columns are bitmaps of a codec are sorted
+    /// by it in another way, because it then builds the bitmaps, too.
+    pub(in crate::archive) fn for_frames(
+        device: Option<&'a Mutex<dyn SegmentDevice>>,
+        codec: CodecChoice,
+    ) -> Self {
+        let device_for_frames = device.filter(|_| matches!(codec, CodecChoice::Auto));
+        let packets = device_for_frames.and_then(|device| lock(device).packets());
+        Self { packets, ..Self::new(device) }
+    }
+
+    /// The device, if it takes frames, and did not fail too often.
+    pub(in crate::archive) fn packets(&self) -> Option<&Arc<dyn PacketDevice>> {
+        let packets = self.packets.as_ref()?;
+        (lock(&self.state).failures_in_a_row < FAILURES_MAX).then_some(packets)
+    }
+
+    /// Whether segments come to it as frames, or not at all.
+    fn takes_frames(&self) -> bool {
+        self.packets.is_some()
+    }
+
+    /// It failed while it took in frames, which the CPU takes in now.
+    pub(in crate::archive) fn frames_failed(&self, trouble: &SegmentFailed) {
+        let mut state = lock(&self.state);
+        state.failures_in_a_row += 1;
+        state.report.trouble = Some(trouble.to_string());
+    }
+
+    /// The CPU decoded so many packets for it.
+    pub(in crate::archive) fn refused(&self, packets: u64) {
+        lock(&self.state).report.refused += packets;
+    }
+
+    /// Has it sort the packets of a segment; `None` if the CPU has to do that, from the start.
+    pub(in crate::archive) fn sort(
+        &self,
+        chunks: &[Chunk],
+        keep: FieldSet,
+    ) -> Option<SortedPackets> {
+        let records: usize = chunks.iter().map(Chunk::records).sum();
+        if records == 0 {
+            return None;
+        }
+        self.packets.as_ref()?;
+        let all: Option<Vec<&dyn DeviceChunk>> = chunks.iter().map(Chunk::on_device).collect();
+        let (Some(packets), Some(all)) = (self.packets(), all) else {
+            self.failed(None);
+            return None;
+        };
+        let sorted = packets.sort(&all).and_then(|sorted| {
+            check_sorted(&sorted, chunks, &own(with_both_ends(keep)))?;
+            Ok(sorted)
+        });
+        match sorted {
+            Ok(sorted) => {
+                self.done();
+                Some(sorted)
+            }
+            Err(error) => {
+                self.failed(Some(error.to_string()));
+                None
+            }
+        }
     }
 
     /// What it did so far.
@@ -70,7 +148,7 @@ impl SegmentBuilder {
         shared: &SharedDevice<'_>,
     ) -> Option<Result<u64, IndexError>> {
         let device = shared.device?;
-        if self.records() == 0 {
+        if self.records() == 0 || shared.takes_frames() {
             return None;
         }
         if lock(&shared.state).failures_in_a_row >= FAILURES_MAX {
@@ -144,6 +222,29 @@ impl SegmentBuilder {
         written
     }
 
+    /// Writes the index of packets that a device has sorted.
+    pub(super) fn write_sorted(
+        &mut self,
+        target: &mut Target<'_>,
+        sorted: SortedPackets,
+    ) -> Result<u64, IndexError> {
+        let mut conversations = std::mem::take(&mut self.conversations);
+        conversations.take_sorted(&sorted);
+        let SortedPackets { records, own: digits, .. } = sorted;
+        let mut own = own(self.keep);
+        for (plane, digits) in own.iter_mut().zip(digits) {
+            match (plane, digits) {
+                (Plane::Bytes(list), OwnDigits::Bytes(digits)) => *list = digits,
+                (Plane::Shorts(list), OwnDigits::Shorts(digits)) => *list = digits,
+                _ => {}
+            }
+        }
+        let rows = SortedRows { conversations: &conversations, records: &records, own: &own };
+        let written = self.write_rows(target, rows, None::<&mut BuildElsewhere<'_, IndexError>>);
+        self.conversations = conversations;
+        written
+    }
+
     /// The flow of each record, counted through all chunks, and what records have for themselves.
     fn in_one_list(&self, firsts: &[u32]) -> (Vec<u32>, Own) {
         let mut flow_of = Vec::with_capacity(self.records());
@@ -156,6 +257,34 @@ impl SegmentBuilder {
         }
         (flow_of, all)
     }
+}
+
+/// Checks whether what a device returned can be the packets of these chunks in order.
+fn check_sorted(sorted: &SortedPackets, chunks: &[Chunk], kept: &Own) -> Result<(), SegmentFailed> {
+    let SortedPackets { words, packets, excess, wide, own, .. } = sorted;
+    let records: usize = chunks.iter().map(Chunk::records).sum();
+    let flows: usize = chunks.iter().map(Chunk::flows).sum();
+    let key = |at: usize| words.each_ref().map(|words| words[at]);
+    let is_kept = |(plane, digits): (&Plane, &OwnDigits)| match (plane, digits) {
+        (Plane::Unkept, digits) => digits.is_empty(),
+        (Plane::Bytes(_), OwnDigits::Bytes(digits)) => digits.len() == records,
+        (Plane::Shorts(_), OwnDigits::Shorts(digits)) => digits.len() == records,
+        _ => false,
+    };
+    let is_right = sorted.records.len() == records
+        && packets.len() <= flows
+        && words.iter().all(|words| words.len() == packets.len())
+        && excess.len() == packets.len()
+        && packets.iter().map(|&packets| u64::from(packets)).sum::<u64>() == records as u64
+        && packets.iter().all(|&packets| packets > 0)
+        && (1..packets.len()).all(|at| key(at - 1) <= key(at))
+        && (0..packets.len()).all(|at| wide_number(&key(at)) <= wide.len())
+        && wide.is_sorted_by(|a, b| a < b)
+        && kept.iter().zip(own).all(is_kept);
+    if !is_right {
+        return Err(SegmentFailed::Disorder);
+    }
+    Ok(check_permutation(&sorted.records)?)
 }
 
 /// Checks whether what a device returned can be the order of a segment.

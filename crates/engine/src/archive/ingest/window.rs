@@ -6,22 +6,41 @@ use super::stream::{ReadChunk, Window, WindowRead};
 use super::{Ingest, Run};
 use crate::archive::ArchiveError;
 use crate::archive::builder::{CHUNK_RECORDS_MAX, Chunk, Ended};
-use crate::capture::{CaptureReader, GUESS_LEN, next_start};
+use crate::archive::device::{PacketDevice, PacketKey, SegmentFailed};
+use crate::capture::{CaptureReader, GUESS_LEN, Layout, next_start};
+use crate::fields::Packet;
+use crate::packet::{self, Headers};
 use crate::storage::{ReadFile, Reader};
 
 /// Packets between two checks of whether to stop.
 const STEP_RECORDS: usize = 1 << 14;
 
 impl Ingest<'_> {
-    /// Reads a window.
+    /// Reads a window. If a device takes the packets and fails, it is read again without.
     pub(super) fn read_window(&self, run: &Run<'_>, window: Window) -> WindowRead {
+        let mut device = run.device.packets();
+        loop {
+            match self.read_packets(run, &window, device) {
+                Ok(read) => return read,
+                Err(trouble) => run.device.frames_failed(&trouble),
+            }
+            device = None;
+        }
+    }
+
+    fn read_packets(
+        &self,
+        run: &Run<'_>,
+        window: &Window,
+        device: Option<&Arc<dyn PacketDevice>>,
+    ) -> Result<WindowRead, SegmentFailed> {
         let nothing =
             |ended| WindowRead { start: None, chunks: Vec::new(), end: window.bytes.start, ended };
         let start = match window.start {
             Some(start) => start,
-            None => match guess(&window) {
+            None => match guess(window) {
                 Some(start) => start,
-                None => return nothing(Ok(Ended::Full)),
+                None => return Ok(nothing(Ok(Ended::Full))),
             },
         };
         let path = &window.shared.path;
@@ -30,8 +49,8 @@ impl Ingest<'_> {
         let mut reader = match reader.map_err(ArchiveError::capture(path)) {
             Ok(reader) => reader,
             Err(error) => {
-                let start = Some((start, window.layout));
-                return WindowRead { start, ..nothing(Err(error)) };
+                let start = Some((start, Arc::clone(&window.layout)));
+                return Ok(WindowRead { start, ..nothing(Err(error)) });
             }
         };
         reader.list_statistics();
@@ -40,8 +59,14 @@ impl Ingest<'_> {
         let ended = loop {
             let mut chunk = self.empty_chunk(run);
             chunk.start(&mut reader, window.shared.with_sums);
-            let ended = self.fill(&window, &mut chunk, &mut reader);
+            if let Some(device) = device {
+                chunk.begin_on(device, &run.kept)?;
+            }
+            let ended = self.fill(window, &mut chunk, &mut reader);
             chunk.finish(&mut reader);
+            if ended.is_ok() {
+                finish_on_device(run, window, &mut chunk, reader.layout())?;
+            }
             let known = reader.layout();
             if (known.sections.len(), known.interfaces.len(), known.known)
                 != (layout.sections.len(), layout.interfaces.len(), layout.known)
@@ -55,8 +80,8 @@ impl Ingest<'_> {
                 ended => break ended,
             }
         };
-        let (start, end) = (Some((start, window.layout)), reader.position());
-        WindowRead { start, chunks, end, ended }
+        let (start, end) = (Some((start, Arc::clone(&window.layout))), reader.position());
+        Ok(WindowRead { start, chunks, end, ended })
     }
 
     /// Fills a chunk with packets of the window.
@@ -75,11 +100,41 @@ impl Ingest<'_> {
                 return Err(ArchiveError::Interrupted);
             }
             let is_full = chunk.records() >= most || reader.position() >= window.bytes.end;
-            if is_full || !matches!(ended, Ended::Full) {
+            if is_full || chunk.has_failed() || !matches!(ended, Ended::Full) {
                 return Ok(ended);
             }
         }
     }
+}
+
+/// Has the device find the flows of a chunk, if it has one. Packets that it refuses are read again.
+fn finish_on_device(
+    run: &Run<'_>,
+    window: &Window,
+    chunk: &mut Chunk,
+    layout: &Layout,
+) -> Result<(), SegmentFailed> {
+    if chunk.records() == 0 {
+        chunk.leave_device();
+        return Ok(());
+    }
+    let offsets = chunk.refused()?;
+    let mut keys = Vec::with_capacity(offsets.len());
+    if let Some(&first) = offsets.first() {
+        let source = Reader::new(Arc::clone(&window.shared.file));
+        let reader = CaptureReader::resume(source, layout.clone(), first);
+        let mut reader = reader.map_err(|_| SegmentFailed::Disorder)?;
+        let mut headers = Headers::default();
+        for offset in offsets {
+            let found = reader.seek(offset).and_then(|()| reader.next());
+            // If the file has changed, the CPU sees that, too.
+            let Ok(Some(record)) = found else { return Err(SegmentFailed::Disorder) };
+            packet::decode(record.link, record.swapped, record.data, &mut headers);
+            keys.push(PacketKey::of(&Packet::new(&record, &headers), &run.kept));
+        }
+        run.device.refused(keys.len() as u64);
+    }
+    chunk.finish_on_device(&keys)
 }
 
 /// Where the first packet of a window may start.

@@ -1,14 +1,16 @@
 //! Writing a segment whose packets were all read.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use super::stream::WholeSegment;
+use super::stream::{Shared, WholeSegment};
 use super::{Ingest, Run};
 use crate::archive::ArchiveError;
-use crate::archive::builder::{NewFile, SegmentBuilder};
+use crate::archive::builder::{Chunk, NewFile, SegmentBuilder};
 use crate::archive::note::Note;
 use crate::archive::segment::ends_sum;
 use crate::beneath::Rights;
+use crate::capture::{CaptureError, CaptureReader, Layout};
 use crate::parallel::Parallel;
 use crate::storage::{Publish, ReadFile, Reader, Whose};
 
@@ -32,7 +34,15 @@ impl Ingest<'_> {
             _ => (source.start, 0),
         };
         let rights = self.rights(path)?;
+        let sorted = run.device.sort(&chunks, self.archive.settings().fields);
+        let chunks = match sorted {
+            Some(_) => chunks,
+            None => self.on_cpu(run, &shared, &layout, chunks)?,
+        };
         run.unused(builder.start(chunks, head));
+        if let Some(sorted) = sorted {
+            builder.take_sorted(sorted);
+        }
         let mut note = Note::new(source, (*layout).clone());
         builder.describe(&mut note);
         note.tell(&statistics);
@@ -62,6 +72,33 @@ impl Ingest<'_> {
             }
         });
         Ok(())
+    }
+
+    /// The same chunks, with their packets here: those that a device has are read again.
+    fn on_cpu(
+        &self,
+        run: &Run<'_>,
+        shared: &Shared,
+        layout: &Layout,
+        chunks: Vec<Chunk>,
+    ) -> Result<Vec<Chunk>, ArchiveError> {
+        let failed = ArchiveError::capture(&shared.path);
+        let read_again = |chunk: Chunk| {
+            if chunk.on_device().is_none() {
+                return Ok(chunk);
+            }
+            let (bytes, records) = (chunk.bytes_of_capture(), chunk.records());
+            // Gives the device's memory back.
+            drop(chunk);
+            let source = Reader::new(Arc::clone(&shared.file));
+            let mut reader = CaptureReader::resume(source, layout.clone(), bytes.start)?;
+            let mut chunk = self.empty_chunk(run);
+            chunk.start(&mut reader, shared.with_sums);
+            chunk.read(&mut reader, records, bytes.end)?;
+            chunk.finish(&mut reader);
+            Ok(chunk)
+        };
+        chunks.into_iter().map(read_again).collect::<Result<_, CaptureError>>().map_err(failed)
     }
 
     /// Who may read what is made of a file: whoever may read that.

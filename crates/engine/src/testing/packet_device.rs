@@ -1,0 +1,243 @@
+//! A device for frames that runs on the CPU, and fails on demand.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::archive::device::{
+    ChunkFigures, DeviceChunk, FRAME_BYTES, Frames, HEAD_BYTES, KEY_WORDS, Kept, OWN_DIGITS,
+    OwnDigits, PacketDevice, PacketKey, SegmentFailed, SortedPackets, WIDE_WORDS,
+};
+use crate::fields::{Packet, is_odd};
+use crate::packet::{self, Headers, LinkType};
+
+/// What a [`PlainPackets`] does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PacketFault {
+    /// It has no room for frames.
+    Frames,
+    /// It begins no chunk.
+    Begin,
+    /// It takes no frames.
+    Add,
+    /// It does not say what it refuses.
+    Refused,
+    /// It says that it refuses a frame that does not exist.
+    RefusesTooMuch,
+    /// It does not finish a chunk.
+    Finish,
+    /// It finishes a chunk with more flows than packets.
+    TooManyFlows,
+    /// It does not sort.
+    Sort,
+    /// The packets it returns have a record twice.
+    SameRecord,
+    /// The flows it returns have more packets than there are.
+    TooManyPackets,
+    /// The flows it returns are not in order.
+    FlowsTurned,
+    /// It returns no digits of single packets.
+    NoDigits,
+}
+
+/// Does the work of a device for frames in the simplest way.
+#[derive(Debug, Default)]
+pub struct PlainPackets {
+    refuse_every: u32,
+    fault: Option<(PacketFault, u64, u64)>,
+    /// Calls that the fault could have hit.
+    calls: AtomicU64,
+    /// Segments that it sorted.
+    pub sorted: AtomicU64,
+    /// The packets of chunks, by their numbers.
+    chunks: Mutex<HashMap<u64, (Kept, Vec<PacketKey>)>>,
+    next: AtomicU64,
+}
+
+impl PlainPackets {
+    /// One that refuses every so-manieth frame; none if it is 0.
+    pub fn refusing(refuse_every: u32) -> Self {
+        Self { refuse_every, ..Self::default() }
+    }
+
+    /// One that does something wrong, from the so-manieth of such calls on, and so often.
+    pub fn with_fault(fault: PacketFault, from: u64, times: u64) -> Self {
+        Self { fault: Some((fault, from, times)), ..Self::default() }
+    }
+
+    /// Chunks whose memory was not given back.
+    pub fn chunks(&self) -> usize {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn fails(&self, fault: PacketFault) -> bool {
+        let Some((wrong, from, times)) = self.fault else { return false };
+        wrong == fault && (from..from + times).contains(&self.calls.fetch_add(1, Relaxed))
+    }
+
+    fn check(&self, fault: PacketFault) -> Result<(), SegmentFailed> {
+        match self.fails(fault) {
+            true => Err(SegmentFailed::Device(format!("{fault:?}").into())),
+            false => Ok(()),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct PlainChunk {
+    device: Arc<PlainPackets>,
+    number: u64,
+    kept: Kept,
+    keys: Vec<PacketKey>,
+    refused: Vec<u32>,
+}
+
+impl Drop for PlainChunk {
+    fn drop(&mut self) {
+        self.device.chunks.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
+    }
+}
+
+impl PacketDevice for Arc<PlainPackets> {
+    fn frames(&self) -> Result<Frames, SegmentFailed> {
+        self.check(PacketFault::Frames)?;
+        Ok(Frames::new(Box::new(vec![0xA5; Frames::BYTES])))
+    }
+
+    fn begin(&self, kept: &Kept) -> Result<Box<dyn DeviceChunk>, SegmentFailed> {
+        self.check(PacketFault::Begin)?;
+        let number = self.next.fetch_add(1, Relaxed);
+        let (device, kept) = (Arc::clone(self), *kept);
+        Ok(Box::new(PlainChunk { device, number, kept, keys: Vec::new(), refused: Vec::new() }))
+    }
+
+    fn sort(&self, chunks: &[&dyn DeviceChunk]) -> Result<SortedPackets, SegmentFailed> {
+        self.check(PacketFault::Sort)?;
+        self.sorted.fetch_add(1, Relaxed);
+        let all = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut packets, mut kept) = (Vec::<(usize, PacketKey)>::new(), [false; OWN_DIGITS]);
+        for chunk in chunks {
+            let chunk = all.get(&chunk.number()).ok_or(SegmentFailed::Disorder)?;
+            kept = chunk.0.own;
+            packets.extend(chunk.1.iter().map(|key| (0, *key)));
+        }
+        let mut wide: Vec<_> = packets.iter().map(|(_, key)| key.wide).collect();
+        wide.retain(|wide| *wide != [0; WIDE_WORDS]);
+        wide.sort_unstable();
+        wide.dedup();
+        for (at, (record, key)) in packets.iter_mut().enumerate() {
+            *record = at;
+            let rank = wide.binary_search(&key.wide).map_or(0, |at| at as u64 + 1);
+            key.narrow[2] = key.narrow[2] & 0xFFFF_FFFF | rank << 32;
+        }
+        packets.sort_by_key(|&(record, key)| (key.narrow, record));
+        let mut sorted = SortedPackets { wide, ..SortedPackets::default() };
+        for flow in packets.chunk_by(|(_, a), (_, b)| a.narrow == b.narrow) {
+            for word in 0..KEY_WORDS {
+                sorted.words[word].push(flow[0].1.narrow[word]);
+            }
+            sorted.packets.push(u32::try_from(flow.len()).unwrap());
+            sorted.excess.push(flow.iter().map(|(_, key)| u64::from(key.excess)).sum());
+        }
+        sorted.records = packets.iter().map(|&(at, _)| u32::try_from(at).unwrap()).collect();
+        let is_byte = [true, true, false, false, false];
+        for digit in 0..OWN_DIGITS {
+            let all = packets.iter().filter(|_| kept[digit]).map(|(_, key)| key.own[digit]);
+            sorted.own[digit] = match is_byte[digit] {
+                true => OwnDigits::Bytes(all.map(|digit| u8::try_from(digit).unwrap()).collect()),
+                false => OwnDigits::Shorts(all.collect()),
+            };
+        }
+        if self.fails(PacketFault::SameRecord) {
+            sorted.records[0] = sorted.records[1];
+        }
+        if self.fails(PacketFault::TooManyPackets) {
+            sorted.packets[0] += 1;
+        }
+        if self.fails(PacketFault::FlowsTurned) {
+            sorted.words[0][0] = u64::MAX;
+        }
+        if self.fails(PacketFault::NoDigits) {
+            sorted.own[0] = OwnDigits::default();
+        }
+        Ok(sorted)
+    }
+}
+
+impl DeviceChunk for PlainChunk {
+    fn add(&mut self, frames: Frames) -> Result<(), SegmentFailed> {
+        self.device.check(PacketFault::Add)?;
+        let mut headers = Headers::default();
+        for head in frames.heads().chunks_exact(HEAD_BYTES) {
+            let (words, _) = head.as_chunks::<4>();
+            let [start, captured, wire_len, source] =
+                [0, 1, 2, 3].map(|word| u32::from_le_bytes(words[word]));
+            let record = u32::try_from(self.keys.len()).unwrap();
+            let every = self.device.refuse_every;
+            if captured as usize > FRAME_BYTES || every > 0 && record % every == 0 {
+                self.refused.push(record);
+                self.keys.push(PacketKey::default());
+                continue;
+            }
+            let frame = &frames.data()[start as usize..][..captured as usize];
+            let link = LinkType(u16::try_from(source >> 16).unwrap());
+            // Frames in another byte order are refused, as by all devices.
+            if link == LinkType::NULL {
+                self.refused.push(record);
+                self.keys.push(PacketKey::default());
+                continue;
+            }
+            packet::decode(link, false, frame, &mut headers);
+            let packet = Packet { headers: &headers, link, interface: source & 0xFFFF, wire_len };
+            self.keys.push(PacketKey::of(&packet, &self.kept));
+        }
+        Ok(())
+    }
+
+    fn refused(&mut self) -> Result<Vec<u32>, SegmentFailed> {
+        self.device.check(PacketFault::Refused)?;
+        let mut refused = self.refused.clone();
+        if self.device.fails(PacketFault::RefusesTooMuch) {
+            refused.push(u32::try_from(self.keys.len()).unwrap());
+        }
+        Ok(refused)
+    }
+
+    fn finish(&mut self, refused: &[PacketKey]) -> Result<ChunkFigures, SegmentFailed> {
+        self.device.check(PacketFault::Finish)?;
+        assert_eq!(refused.len(), self.refused.len());
+        for (&record, key) in self.refused.iter().zip(refused) {
+            self.keys[record as usize] = *key;
+        }
+        let mut flows: Vec<_> = self.keys.iter().map(|key| (key.narrow, key.wide)).collect();
+        flows.sort_unstable();
+        flows.dedup();
+        let mut wide: Vec<_> = flows.iter().map(|flow| flow.1).collect();
+        wide.retain(|wide| *wide != [0; WIDE_WORDS]);
+        wide.sort_unstable();
+        wide.dedup();
+        let mut figures = ChunkFigures {
+            flows: u32::try_from(flows.len()).unwrap(),
+            wide: u32::try_from(wide.len()).unwrap(),
+            ..ChunkFigures::default()
+        };
+        for key in &self.keys {
+            figures.bits.iter_mut().zip(key.narrow).for_each(|(bits, word)| *bits |= word);
+            figures.wide_bits.iter_mut().zip(key.wide).for_each(|(bits, word)| *bits |= word);
+            let kept = key.own.iter().zip(self.kept.own);
+            let used = kept.map(|(&digit, kept)| kept && digit != 0);
+            figures.own.iter_mut().zip(used).for_each(|(all, used)| *all |= used);
+            figures.odd += u64::from(is_odd(&key.narrow));
+        }
+        if self.device.fails(PacketFault::TooManyFlows) {
+            figures.flows += u32::try_from(self.keys.len()).unwrap();
+        }
+        let mut chunks = self.device.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+        chunks.insert(self.number, (self.kept, std::mem::take(&mut self.keys)));
+        Ok(figures)
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
