@@ -7,6 +7,7 @@
 mod chunk;
 mod from_columns;
 mod on_device;
+mod shortcut;
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -33,7 +34,7 @@ use crate::lock;
 use crate::parallel::Parallel;
 use crate::storage::Publish;
 
-pub(super) use chunk::{CHUNK_RECORDS_MAX, Chunk};
+pub(super) use chunk::{CHUNK_RECORDS_MAX, Chunk, Decoder};
 pub use on_device::DeviceReport;
 pub(super) use on_device::SharedDevice;
 
@@ -146,6 +147,7 @@ impl SegmentBuilder {
     ) -> Result<Ended, CaptureError> {
         let mut room = Room::new(records_max);
         let mut used = self.start(Vec::new(), (reader.position(), 0));
+        let mut decoder = Decoder::new(self.keep);
         loop {
             // All of it fits, even if each packet is a flow of its own, with a wide part.
             let most = CHUNK_RECORDS_MAX.min(room.records).min(room.flows / 2);
@@ -153,9 +155,9 @@ impl SegmentBuilder {
                 return Ok(Ended::Full);
             }
             let mut chunk = used.pop().unwrap_or_else(|| Chunk::new(self.keep));
-            chunk.start(reader, false);
-            let ended = chunk.read(reader, most, u64::MAX)?;
-            chunk.finish(reader);
+            chunk.start(&mut decoder, reader, false);
+            let ended = chunk.read(&mut decoder, reader, most, u64::MAX)?;
+            chunk.finish(&mut decoder, reader);
             let is_full = room.take(&chunk) && matches!(ended, Ended::Full);
             self.chunks.push(chunk);
             if !is_full {

@@ -100,6 +100,12 @@ impl<const N: usize> Interner<N> {
         prefetch(&self.entries, (slot & bits).wrapping_sub(1) as usize);
     }
 
+    /// Fetches a key and what was counted of it.
+    #[inline(always)]
+    pub(super) fn prefetch_entry(&self, number: u32) {
+        prefetch(&self.entries, number as usize);
+    }
+
     /// The number of a key.
     #[inline(always)]
     pub(super) fn number(&mut self, key: &[u64; N], hash: u64) -> u32 {
@@ -205,14 +211,12 @@ impl Flows {
         narrow[WIDE_WORD] |= u64::from(number + 1) << WIDE_SHIFT;
     }
 
-    /// The flow of a packet; also counts the packet.
+    /// Counts a packet of a flow.
     #[inline(always)]
-    pub(super) fn count(&mut self, narrow: &Narrow, hash: u64, excess: u32) -> u32 {
-        let flow = self.narrow.number(narrow, hash);
+    pub(super) fn add(&mut self, flow: u32, excess: u32) {
         let volume = &mut self.narrow.entries[flow as usize].volume;
         volume.packets += 1;
         volume.excess += u64::from(excess);
-        flow
     }
 
     /// The bits that are set in any flow, word by word.

@@ -25,7 +25,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::builder::{Chunk, DeviceReport, RECORDS_MAX, SegmentBuilder, SharedDevice, kept};
+use super::builder::{
+    Chunk, Decoder, DeviceReport, RECORDS_MAX, SegmentBuilder, SharedDevice, kept,
+};
 use super::device::{Kept, SegmentDevice};
 use super::{Archive, ArchiveError};
 use crate::lock;
@@ -305,13 +307,14 @@ impl<'a> Ingest<'a> {
 
     /// Takes jobs until none are left and none can come.
     fn work(&self, run: &Run<'_>) {
-        let mut builder = SegmentBuilder::new(self.archive.settings().fields);
+        let fields = self.archive.settings().fields;
+        let (mut builder, mut decoder) = (SegmentBuilder::new(fields), Decoder::new(fields));
         while let Some((job, running)) = run.queue.take(|| self.is_stopped()) {
             let (input, result) = match job {
                 Job::Open(input) => (input, self.open_stream_of(run, input)),
                 Job::Read(input, window) => {
                     let number = window.number;
-                    let read = self.read_window(run, window);
+                    let read = self.read_window(run, &mut decoder, &window);
                     let begin = |whole: &WholeSegment| run.parts.begin(whole.input);
                     let progressed = run.queue.read(input, number, read, begin);
                     run.unused(progressed.unused);

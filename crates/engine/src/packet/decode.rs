@@ -44,6 +44,8 @@
 
 mod tunnel;
 
+pub(crate) use tunnel::is_tunnel_port;
+
 use super::{
     ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_MPLS, ETHERTYPE_RARP, ETHERTYPES_VLAN,
     Encap, Fragment, Headers, Inner, LinkType, Tunnel, protocol,

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::shortcut::{HEAD_LEN, Shortcut, Usual, own_headers};
 use super::{Ended, Own, Plane, own};
 use crate::archive::device::{
     ChunkFigures, DeviceChunk, Frames, Kept, PacketDevice, PacketKey, SegmentFailed,
@@ -16,7 +17,7 @@ use crate::archive::flows::{CHUNK_FLOWS_MAX, Flows};
 use crate::capture::{CaptureError, CaptureReader, Record};
 use crate::fields::{self, FieldSet, Narrow, OWN_DIGITS, Packet, Wide};
 use crate::index::{MARK_RECORDS, Mark, PieceSums};
-use crate::packet::{self, Headers};
+use crate::packet::{self, Headers, LinkType};
 
 /// Packets whose flows are looked up together, so that their memory reads overlap.
 const BATCH: usize = 32;
@@ -31,6 +32,8 @@ pub(in crate::archive) struct Chunk {
     pub(super) flows: Flows,
     /// The flow of each record.
     pub(super) flow_of: Vec<u32>,
+    /// Packets that the decoder still has.
+    pending: usize,
     /// What records have for themselves.
     pub(super) own: Own,
     /// When each record was captured, and where it starts.
@@ -41,14 +44,42 @@ pub(in crate::archive) struct Chunk {
     /// are to be any.
     sums: Option<Vec<u32>>,
     end: u64,
-    mask: Narrow,
-    /// Packets whose flow is still to be looked up.
-    pending: Box<Pending>,
-    headers: Headers,
     pub(super) wire_bytes: u64,
     pub(super) captured_bytes: u64,
     /// Its packets, if a device has them: then there are no flows here.
     on_device: Option<OnDevice>,
+}
+
+/// What a thread needs to make chunks, one after the other.
+#[derive(Debug)]
+pub(in crate::archive) struct Decoder {
+    mask: Narrow,
+    shortcut: Shortcut,
+    /// Packets whose flow is still to be looked up.
+    pending: Pending,
+    headers: Headers,
+    /// Only what belongs to single packets is ever set here.
+    usual_headers: Headers,
+}
+
+impl Decoder {
+    /// For chunks that keep these fields of packets.
+    pub(in crate::archive) fn new(keep: FieldSet) -> Self {
+        let keep = super::with_both_ends(keep);
+        Self {
+            mask: fields::mask(keep),
+            shortcut: Shortcut::new(keep),
+            pending: Pending::default(),
+            headers: Headers::default(),
+            usual_headers: Headers::default(),
+        }
+    }
+
+    /// Another chunk starts.
+    fn start(&mut self) {
+        self.shortcut.clear();
+        (self.pending.len, self.pending.wide_len, self.pending.is_usual) = (0, 0, 0);
+    }
 }
 
 /// A chunk whose packets are on a device.
@@ -82,9 +113,14 @@ impl OnDevice {
 }
 
 /// Packets whose flow is still to be looked up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pending {
     len: usize,
+    /// Which of them are of the usual kind, and what these are looked up by.
+    is_usual: u32,
+    usual: [Usual; BATCH],
+    interfaces: [u32; BATCH],
+    heads: [[u8; HEAD_LEN]; BATCH],
     keys: [Narrow; BATCH],
     hashes: [u64; BATCH],
     /// The wide parts of those that have one, with their hashes, and whose they are.
@@ -98,6 +134,71 @@ struct Pending {
     offsets: [u64; BATCH],
 }
 
+impl Default for Pending {
+    fn default() -> Self {
+        Self {
+            len: 0,
+            is_usual: 0,
+            usual: [Usual::default(); BATCH],
+            interfaces: [0; BATCH],
+            heads: [[0; HEAD_LEN]; BATCH],
+            keys: [Narrow::default(); BATCH],
+            hashes: [0; BATCH],
+            wide: [(0, Wide::default(), 0); BATCH],
+            wide_len: 0,
+            own: [[0; BATCH]; OWN_DIGITS],
+            excess: [0; BATCH],
+            times: [0; BATCH],
+            offsets: [0; BATCH],
+        }
+    }
+}
+
+impl Pending {
+    /// Takes in what a packet has for itself.
+    #[inline(always)]
+    fn own_of(&mut self, at: usize, packet: &Packet<'_>) {
+        for (digits, digit) in self.own.iter_mut().zip(fields::own(packet)) {
+            digits[at] = digit;
+        }
+    }
+
+    /// Takes in the key of a packet's flow, and fetches what it is looked up in.
+    #[inline(always)]
+    fn key_of(&mut self, at: usize, packet: &Packet<'_>, flows: &mut Flows, mask: &Narrow) {
+        if packet.headers.wide {
+            let (mut key, mut wide) = (fields::narrow(packet), fields::wide(packet));
+            fields::order_ends(&mut key, Some(&mut wide));
+            self.keys[at] = masked(&key, mask);
+            // A wide part that is 0 is none: flows are what their fields are.
+            if wide != Wide::default() {
+                let hash = flows.wide.hash(&wide);
+                flows.wide.prefetch_slot(hash);
+                self.wide[self.wide_len % BATCH] = (at, wide, hash);
+                self.wide_len += 1;
+                return;
+            }
+        } else {
+            self.keys[at] = narrow_key(packet, mask);
+        }
+        self.hashes[at] = flows.narrow.hash(&self.keys[at]);
+        flows.narrow.prefetch_slot(self.hashes[at]);
+    }
+}
+
+/// The key of the flow of a packet that has no wide part.
+#[inline(always)]
+fn narrow_key(packet: &Packet<'_>, mask: &Narrow) -> Narrow {
+    let mut key = fields::narrow(packet);
+    fields::order_ends(&mut key, None);
+    masked(&key, mask)
+}
+
+#[inline(always)]
+fn masked(key: &Narrow, mask: &Narrow) -> Narrow {
+    std::array::from_fn(|word| key[word] & mask[word])
+}
+
 impl Chunk {
     /// An empty chunk that keeps these fields of packets.
     pub(in crate::archive) fn new(keep: FieldSet) -> Self {
@@ -105,15 +206,13 @@ impl Chunk {
         Self {
             flows: Flows::new(),
             flow_of: Vec::new(),
+            pending: 0,
             own: own(keep),
             times: Vec::new(),
             offsets: Vec::new(),
             base: 0,
             sums: None,
             end: 0,
-            mask: fields::mask(keep),
-            pending: Box::default(),
-            headers: Headers::default(),
             wire_bytes: 0,
             captured_bytes: 0,
             on_device: None,
@@ -124,15 +223,17 @@ impl Chunk {
     /// where the chunk starts.
     pub(in crate::archive) fn start<R: Read>(
         &mut self,
+        decoder: &mut Decoder,
         reader: &mut CaptureReader<R>,
         with_sums: bool,
     ) {
+        decoder.start();
+        self.pending = 0;
         self.flows.clear();
         self.flow_of.clear();
         self.own.iter_mut().for_each(Plane::clear);
         self.times.clear();
         self.offsets.clear();
-        (self.pending.len, self.pending.wide_len) = (0, 0);
         (self.wire_bytes, self.captured_bytes) = (0, 0);
         self.on_device = None;
         self.base = reader.position();
@@ -144,7 +245,7 @@ impl Chunk {
     }
 
     pub(in crate::archive) fn records(&self) -> usize {
-        self.flow_of.len().max(self.offsets.len()) + self.pending.len
+        self.flow_of.len().max(self.offsets.len()) + self.pending
     }
 
     /// Its flows, and their wide parts counted twice if these are more.
@@ -200,6 +301,7 @@ impl Chunk {
     /// with the file itself, rather than with the capture in it, is an error.
     pub(in crate::archive) fn read<R: Read>(
         &mut self,
+        decoder: &mut Decoder,
         reader: &mut CaptureReader<R>,
         records: usize,
         end: u64,
@@ -210,7 +312,7 @@ impl Chunk {
                 Ok(Some(record)) => {
                     let offset = record.offset;
                     if !is_on_device {
-                        self.push(&record);
+                        self.push(decoder, &record);
                     } else if !self.send(&record) {
                         return Ok(Ended::Full);
                     }
@@ -297,8 +399,12 @@ impl Chunk {
     }
 
     /// Called after the last packet.
-    pub(in crate::archive) fn finish<R: Read>(&mut self, reader: &mut CaptureReader<R>) {
-        self.settle();
+    pub(in crate::archive) fn finish<R: Read>(
+        &mut self,
+        decoder: &mut Decoder,
+        reader: &mut CaptureReader<R>,
+    ) {
+        self.settle(decoder);
         self.end = reader.position();
         if let Some(sums) = &mut self.sums {
             sums.push(reader.sum_to(self.end));
@@ -307,54 +413,47 @@ impl Chunk {
 
     /// Takes in a packet.
     #[inline(always)]
-    fn push(&mut self, record: &Record<'_>) {
-        packet::decode(record.link, record.swapped, record.data, &mut self.headers);
-        let packet = Packet::new(record, &self.headers);
+    fn push(&mut self, decoder: &mut Decoder, record: &Record<'_>) {
         self.wire_bytes += u64::from(record.wire_len);
         self.captured_bytes += record.data.len() as u64;
-        let pending = &mut *self.pending;
+        let Decoder { mask, shortcut, pending, headers, usual_headers } = decoder;
         let at = pending.len % BATCH;
         pending.times[at] = record.time_ns;
         pending.offsets[at] = record.offset;
-        let mut key = fields::narrow(&packet);
-        let mut is_wide = false;
-        if packet.headers.wide {
-            let mut wide = fields::wide(&packet);
-            fields::order_ends(&mut key, Some(&mut wide));
-            // A wide part that is 0 is none: flows are what their fields are.
-            is_wide = wide != Wide::default();
-            if is_wide {
-                let hash = self.flows.wide.hash(&wide);
-                self.flows.wide.prefetch_slot(hash);
-                pending.wide[pending.wide_len % BATCH] = (at, wide, hash);
-                pending.wide_len += 1;
-            }
-        } else {
-            fields::order_ends(&mut key, None);
-        }
-        let key = std::array::from_fn(|word| key[word] & self.mask[word]);
-        if !is_wide {
-            pending.hashes[at] = self.flows.narrow.hash(&key);
-            self.flows.narrow.prefetch_slot(pending.hashes[at]);
-        }
-        pending.keys[at] = key;
-        for (digits, digit) in pending.own.iter_mut().zip(fields::own(&packet)) {
-            digits[at] = digit;
-        }
         pending.excess[at] = fields::length_excess(record.wire_len);
+        let head = &mut pending.heads[at];
+        match record.data.first_chunk() {
+            Some(first) => *head = *first,
+            None => head[..record.data.len()].copy_from_slice(record.data),
+        }
+        if let Some(usual) = shortcut.words(record, head) {
+            pending.is_usual |= 1 << at;
+            pending.usual[at] = usual;
+            pending.interfaces[at] = record.interface;
+            own_headers(head, usual_headers);
+            pending.own_of(at, &Packet::new(record, usual_headers));
+        } else {
+            packet::decode(record.link, record.swapped, record.data, headers);
+            let packet = Packet::new(record, headers);
+            pending.own_of(at, &packet);
+            pending.key_of(at, &packet, &mut self.flows, mask);
+        }
         pending.len = at + 1;
+        self.pending = pending.len;
         if pending.len == BATCH {
-            self.settle();
+            self.settle(decoder);
         }
     }
 
     /// Looks up the flows of the pending packets.
-    fn settle(&mut self) {
-        let pending = &mut *self.pending;
+    fn settle(&mut self, decoder: &mut Decoder) {
+        let Decoder { mask, shortcut, pending, headers, .. } = decoder;
+        self.pending = 0;
         let len = std::mem::take(&mut pending.len).min(BATCH);
         if len == 0 {
             return;
         }
+        let is_usual = std::mem::take(&mut pending.is_usual);
         // Slots were fetched as packets came, keys are fetched now.
         let wide = &pending.wide[..std::mem::take(&mut pending.wide_len).min(BATCH)];
         wide.iter().for_each(|(_, _, hash)| self.flows.wide.prefetch_key(*hash));
@@ -364,10 +463,31 @@ impl Chunk {
             pending.hashes[*at] = self.flows.narrow.hash(key);
             self.flows.narrow.prefetch_slot(pending.hashes[*at]);
         }
-        pending.hashes[..len].iter().for_each(|&hash| self.flows.narrow.prefetch_key(hash));
-        let keys = pending.keys[..len].iter().zip(&pending.hashes).zip(&pending.excess);
-        let flows = keys.map(|((key, &hash), &excess)| self.flows.count(key, hash, excess));
-        self.flow_of.extend(flows);
+        let others = (0..len).filter(|at| is_usual >> at & 1 == 0);
+        others.for_each(|at| self.flows.narrow.prefetch_key(pending.hashes[at]));
+        let mut flows = [0; BATCH];
+        for (at, flow) in flows[..len].iter_mut().enumerate() {
+            let usual = &pending.usual[at];
+            *flow = if is_usual >> at & 1 == 0 {
+                self.flows.narrow.number(&pending.keys[at], pending.hashes[at])
+            } else if let Some(flow) = shortcut.find(usual) {
+                flow
+            } else {
+                // What is behind the head has no part in the key.
+                packet::decode(LinkType::ETHERNET, false, &pending.heads[at], headers);
+                let (link, interface) = (LinkType::ETHERNET, pending.interfaces[at]);
+                let packet = Packet { headers, link, interface, wire_len: 0 };
+                let key = narrow_key(&packet, mask);
+                let flow = self.flows.narrow.number(&key, self.flows.narrow.hash(&key));
+                shortcut.remember(usual, flow);
+                flow
+            };
+            self.flows.narrow.prefetch_entry(*flow);
+        }
+        for (&flow, &excess) in flows[..len].iter().zip(&pending.excess) {
+            self.flows.add(flow, excess);
+        }
+        self.flow_of.extend_from_slice(&flows[..len]);
         for (plane, digits) in self.own.iter_mut().zip(&pending.own) {
             plane.extend(&digits[..len]);
         }
@@ -391,7 +511,9 @@ impl Chunk {
             self.flows.join(key, wide, hash);
         }
         let hash = self.flows.narrow.hash(key);
-        self.flow_of.push(self.flows.count(key, hash, excess));
+        let flow = self.flows.narrow.number(key, hash);
+        self.flows.add(flow, excess);
+        self.flow_of.push(flow);
     }
 
     /// Appends what some records have for themselves.

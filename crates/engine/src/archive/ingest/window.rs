@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::stream::{ReadChunk, Window, WindowRead};
 use super::{Ingest, Run};
 use crate::archive::ArchiveError;
-use crate::archive::builder::{CHUNK_RECORDS_MAX, Chunk, Ended};
+use crate::archive::builder::{CHUNK_RECORDS_MAX, Chunk, Decoder, Ended};
 use crate::archive::device::{PacketDevice, PacketKey, SegmentFailed};
 use crate::capture::{CaptureReader, GUESS_LEN, Layout, next_start};
 use crate::fields::Packet;
@@ -17,10 +17,15 @@ const STEP_RECORDS: usize = 1 << 14;
 
 impl Ingest<'_> {
     /// Reads a window. If a device takes the packets and fails, it is read again without.
-    pub(super) fn read_window(&self, run: &Run<'_>, window: Window) -> WindowRead {
+    pub(super) fn read_window(
+        &self,
+        run: &Run<'_>,
+        decoder: &mut Decoder,
+        window: &Window,
+    ) -> WindowRead {
         let mut device = run.device.packets();
         loop {
-            match self.read_packets(run, &window, device) {
+            match self.read_packets(run, decoder, window, device) {
                 Ok(read) => return read,
                 Err(trouble) => run.device.frames_failed(&trouble),
             }
@@ -31,6 +36,7 @@ impl Ingest<'_> {
     fn read_packets(
         &self,
         run: &Run<'_>,
+        decoder: &mut Decoder,
         window: &Window,
         device: Option<&Arc<dyn PacketDevice>>,
     ) -> Result<WindowRead, SegmentFailed> {
@@ -58,12 +64,12 @@ impl Ingest<'_> {
         let mut layout = Arc::clone(&window.layout);
         let ended = loop {
             let mut chunk = self.empty_chunk(run);
-            chunk.start(&mut reader, window.shared.with_sums);
+            chunk.start(decoder, &mut reader, window.shared.with_sums);
             if let Some(device) = device {
                 chunk.begin_on(device, &run.kept)?;
             }
-            let ended = self.fill(window, &mut chunk, &mut reader);
-            chunk.finish(&mut reader);
+            let ended = self.fill(window, &mut chunk, decoder, &mut reader);
+            chunk.finish(decoder, &mut reader);
             if ended.is_ok() {
                 finish_on_device(run, window, &mut chunk, reader.layout())?;
             }
@@ -89,12 +95,13 @@ impl Ingest<'_> {
         &self,
         window: &Window,
         chunk: &mut Chunk,
+        decoder: &mut Decoder,
         reader: &mut CaptureReader<Reader<Arc<dyn ReadFile>>>,
     ) -> Result<Ended, ArchiveError> {
         let most = window.records_max.min(CHUNK_RECORDS_MAX);
         loop {
             let step = most.min(chunk.records() + STEP_RECORDS);
-            let ended = chunk.read(reader, step, window.bytes.end);
+            let ended = chunk.read(decoder, reader, step, window.bytes.end);
             let ended = ended.map_err(ArchiveError::capture(&window.shared.path))?;
             if self.is_stopped() {
                 return Err(ArchiveError::Interrupted);

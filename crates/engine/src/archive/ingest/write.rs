@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::stream::{Shared, WholeSegment};
 use super::{Ingest, Run};
 use crate::archive::ArchiveError;
-use crate::archive::builder::{Chunk, NewFile, SegmentBuilder};
+use crate::archive::builder::{Chunk, Decoder, NewFile, SegmentBuilder};
 use crate::archive::note::Note;
 use crate::archive::segment::ends_sum;
 use crate::beneath::Rights;
@@ -83,6 +83,7 @@ impl Ingest<'_> {
         chunks: Vec<Chunk>,
     ) -> Result<Vec<Chunk>, ArchiveError> {
         let failed = ArchiveError::capture(&shared.path);
+        let mut decoder = Decoder::new(self.archive.settings().fields);
         let read_again = |chunk: Chunk| {
             if chunk.on_device().is_none() {
                 return Ok(chunk);
@@ -93,9 +94,9 @@ impl Ingest<'_> {
             let source = Reader::new(Arc::clone(&shared.file));
             let mut reader = CaptureReader::resume(source, layout.clone(), bytes.start)?;
             let mut chunk = self.empty_chunk(run);
-            chunk.start(&mut reader, shared.with_sums);
-            chunk.read(&mut reader, records, bytes.end)?;
-            chunk.finish(&mut reader);
+            chunk.start(&mut decoder, &mut reader, shared.with_sums);
+            chunk.read(&mut decoder, &mut reader, records, bytes.end)?;
+            chunk.finish(&mut decoder, &mut reader);
             Ok(chunk)
         };
         chunks.into_iter().map(read_again).collect::<Result<_, CaptureError>>().map_err(failed)

@@ -21,6 +21,12 @@ const ETHERTYPE_BRIDGED: u16 = 0x6558;
 /// The GTP-U message that has a packet in it.
 const GTP_PACKET: u8 = 255;
 
+/// Whether a UDP datagram with one of its ports being this may have a packet inside.
+#[inline(always)]
+pub(crate) fn is_tunnel_port(port: u16) -> bool {
+    port == PORT_VXLAN || port == PORT_GTP
+}
+
 /// The packet inside a UDP datagram, whose ports are in `target`.
 #[inline]
 pub(super) fn udp(datagram: &[u8], target: &mut Headers) {
