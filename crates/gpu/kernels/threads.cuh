@@ -17,6 +17,9 @@ static const u32 ALL_LANES = 0xFFFFFFFFu;
 DEVICE u32 lane_id() { return threadIdx.x & 31; }
 DEVICE u32 warp_id() { return threadIdx.x >> 5; }
 
+// Of all threads of a launch.
+DEVICE u32 thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
 // The lanes below this one.
 DEVICE u32 lanes_below() { return (1u << lane_id()) - 1; }
 

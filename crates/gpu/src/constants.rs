@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use tapdex_engine::archive::device::{KEY_WORDS, WIDE_WORDS};
+
 use crate::sources::{HEADERS, STEMS, resolved};
-use crate::{column, flow, sets};
+use crate::{column, flow, packets, radix, sets};
 
 /// The constants of a stem and of the headers that it includes, by name.
 fn constants(stem: &str) -> BTreeMap<String, u64> {
@@ -111,9 +113,19 @@ fn shared() -> Vec<(&'static str, &'static str, u64)> {
         ("merge", "MERGE_THREADS", threads),
         ("merge", "GROUP_TILES", column::GROUP_TILES.into()),
         ("flow", "WORDS_TILE", flow::WORDS_TILE as u64),
-        ("flow", "NUMBERS_TILE", flow::NUMBERS_TILE as u64),
-        ("flow", "THREADS", column::TILE_THREADS.into()),
-        ("flow", "BUCKETS", column::BUCKETS as u64),
+        ("radix", "NUMBERS_TILE", radix::NUMBERS_TILE as u64),
+        ("radix", "THREADS", column::TILE_THREADS.into()),
+        ("radix", "BUCKETS", column::BUCKETS as u64),
+        ("group", "KEY_WORDS", KEY_WORDS as u64),
+        ("group", "WIDE_WORDS", WIDE_WORDS as u64),
+        ("group", "SENT_WORDS", packets::SENT_WORDS as u64),
+        ("group", "CHUNK_WORDS", packets::CHUNK_WORDS as u64),
+        ("group", "BITS", packets::figures::BITS as u64),
+        ("group", "MISSING", packets::figures::MISSING as u64),
+        ("group", "WIDE_BITS", packets::figures::WIDE_BITS as u64),
+        ("group", "WIDE_MISSING", packets::figures::WIDE_MISSING as u64),
+        ("group", "ODD", packets::figures::ODD as u64),
+        ("group", "OWN", packets::figures::OWN as u64),
         ("sets", "TOTALS", sets::rooms::TOTALS as u64),
         ("sets", "TILE_EACH", (sets::rooms::TILE / sets::rooms::THREADS).into()),
         ("sets", "UNIT_ROWS", sets::rooms::UNIT_GROUPS / 32),

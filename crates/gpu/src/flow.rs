@@ -11,17 +11,16 @@ use std::sync::Arc;
 use tapdex_bitmap::Codec;
 use tapdex_engine::IndexError;
 use tapdex_engine::archive::device::{
-    KEY_WORDS, SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
+    KEY_WORDS, PacketDevice, SegmentColumn, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
 };
 use tapdex_engine::index::{Builder, ColumnIndex, CpuBuilder, Digits, Width, check_runs};
 
 use crate::builder::take_index;
-use crate::column::{
-    BLOCK_ALONE, BUCKETS, ColumnSource, Form, List, ROWS_MAX, SCAN_TILE, Slot, THREADS,
-    TILE_THREADS, args, blocks, u32_of,
-};
-use crate::device::{Address, Arg, Device, DeviceError, Event, Launch, Stream, record};
+use crate::column::{ColumnSource, Form, List, ROWS_MAX, Slot, THREADS, args, blocks, u32_of};
+use crate::device::{Address, Arg, Device, DeviceError, Event, Stream, record};
 use crate::memory::{Buffer, HostBuffer, bytes_of};
+use crate::packets::GpuPackets;
+use crate::radix::{Keys, Radix, bits_up_to, launch, shifts};
 
 mod measure;
 
@@ -30,12 +29,8 @@ pub use measure::{SegmentMeasured, measure_segment};
 /// Columns in flight: one is worked on, one is copied out, and the others wait.
 const IN_FLIGHT: usize = 4;
 
-/// Words of a tile in `flow.cu`, and numbers of a tile that is sorted.
+/// Words of a tile in `flow.cu`.
 pub(crate) const WORDS_TILE: usize = 2048;
-pub(crate) const NUMBERS_TILE: usize = 4096;
-
-/// Bits of a pass.
-const PASS_BITS: u32 = BUCKETS.trailing_zeros();
 
 /// In `starts`, a flow without records: all bits.
 const NO_ROW: u8 = 0xFF;
@@ -53,6 +48,7 @@ pub struct SegmentIndexer {
     idle: Vec<Slot>,
     in_flight_max: usize,
     segment: Option<Segment>,
+    packets: Arc<GpuPackets>,
     lost: Option<DeviceError>,
 }
 
@@ -146,17 +142,11 @@ struct Flight {
     is_written: bool,
 }
 
-/// What to sort by.
-#[derive(Debug, Clone, Copy)]
-enum Keys {
-    Words(Address),
-    Longs(Address),
-}
-
 impl SegmentIndexer {
     /// An indexer on a device.
     pub fn new(device: Arc<dyn Device>) -> Self {
         Self {
+            packets: Arc::new(GpuPackets::new(Arc::clone(&device))),
             device,
             buffers: Buffers::default(),
             host: HostBuffers::default(),
@@ -173,6 +163,7 @@ impl SegmentIndexer {
         self.idle.clear();
         self.buffers = Buffers::default();
         self.host = HostBuffers::default();
+        self.packets.release();
     }
 
     /// Notes a failure, after which nothing is in flight.
@@ -192,11 +183,16 @@ impl SegmentIndexer {
         &self,
         stem: &'static str,
         kernel: &'static str,
-        (blocks, threads): (u32, u32),
+        grid: (u32, u32),
         args: &[Arg],
     ) -> Result<(), DeviceError> {
-        let launch = Launch { stem, kernel, blocks, threads, shared: 0 };
-        self.device.launch(Stream::Compute, launch, args)
+        launch(&*self.device, stem, kernel, grid, args)
+    }
+
+    /// What sorts numbers in the memory of a segment.
+    fn radix(&self, at: &Places) -> Radix<'_> {
+        let Places { counts, sums, small, .. } = *at;
+        Radix { device: &*self.device, counts, sums, unread: small + 4 * SMALL_LEN as u64 }
     }
 
     /// Runs a kernel of `flow.cu` with a thread for each of some items.
@@ -242,7 +238,7 @@ impl SegmentIndexer {
 
     fn reserve(&mut self, rows: usize, flows: usize) -> Result<Places, DeviceError> {
         let (device, b, host) = (&self.device, &mut self.buffers, &mut self.host);
-        let counts = BUCKETS * rows.max(flows).div_ceil(NUMBERS_TILE);
+        let [counts, sums] = Radix::room(rows.max(flows));
         let [flow_order, other_flow_order] = &mut b.flow_orders;
         let [record_order, other_record_order] = &mut b.record_orders;
         Ok(Places {
@@ -259,8 +255,8 @@ impl SegmentIndexer {
                 record_order.reserve(device, 4 * rows)?,
                 other_record_order.reserve(device, 4 * rows)?,
             ],
-            counts: b.counts.reserve(device, 4 * counts)?,
-            sums: b.sums.reserve(device, 4 * counts.div_ceil(SCAN_TILE))?,
+            counts: b.counts.reserve(device, counts)?,
+            sums: b.sums.reserve(device, sums)?,
             small: b.small.reserve(device, 4 * (SMALL_LEN + 1))?,
             host_small: host.small.reserve(device, 4 * SMALL_LEN)?,
             host_flows: host.flows.reserve(device, 4 * flows)?,
@@ -315,7 +311,7 @@ impl SegmentIndexer {
             let bits = u64::from(halves[0]) | u64::from(halves[1]) << 32;
             passes.extend(shifts(bits).map(|shift| (Keys::Words(words), shift)));
         }
-        self.sort_numbers(at, *flows, at.flow_orders, &passes)
+        self.radix(at).sort(*flows, at.flow_orders, &passes)
     }
 
     /// Sorts the records by the places of their flows.
@@ -327,10 +323,9 @@ impl SegmentIndexer {
         let flows = u32_of(*flows);
         let args = args![at.flow_of, u32_of(*rows), at.ranks, flows, at.keys, odd_at(at)];
         self.launch_each("flow_keys", *rows, args)?;
-        let last = u64::from(flows) - 1;
-        let in_use = u64::MAX.checked_shr(last.leading_zeros()).unwrap_or(0);
+        let in_use = bits_up_to(u64::from(flows) - 1);
         let passes: Vec<_> = shifts(in_use).map(|shift| (Keys::Longs(at.keys), shift)).collect();
-        self.sort_numbers(at, *rows, at.record_orders, &passes)
+        self.radix(at).sort(*rows, at.record_orders, &passes)
     }
 
     /// Finds where flows start, and gathers what belongs to each row.
@@ -367,40 +362,6 @@ impl SegmentIndexer {
     fn publish(&self, at: &Places) -> Result<(), DeviceError> {
         let args = args![at.small, u32_of(SMALL_LEN), at.host_small];
         self.launch("scan", "scan_publish", (1, 32), args)
-    }
-
-    /// Sorts the numbers below `len` by groups of bits, the most significant last; returns where
-    /// they are.
-    fn sort_numbers(
-        &self,
-        at: &Places,
-        len: usize,
-        [mut from, mut to]: [Address; 2],
-        passes: &[(Keys, u32)],
-    ) -> Result<Address, DeviceError> {
-        let (len32, tiles) = (u32_of(len), blocks(len, NUMBERS_TILE));
-        let Places { counts, sums, .. } = *at;
-        let unread = at.small + 4 * SMALL_LEN as u64;
-        let counts_len = BUCKETS * tiles as usize;
-        let scan_tiles = blocks(counts_len, SCAN_TILE);
-        let scan = args![counts, u32_of(counts_len), 0_u64, sums];
-        self.launch_each("flow_numbers", len, args![from, len32])?;
-        for &(keys, shift) in passes {
-            let (words, count, scatter) = match keys {
-                Keys::Words(at) => (at, "flow_count_u64", "flow_scatter_u64"),
-                Keys::Longs(at) => (at, "flow_count_u32", "flow_scatter_u32"),
-            };
-            let grid = (tiles, TILE_THREADS);
-            self.launch("flow", count, grid, args![words, shift, from, len32, tiles, counts])?;
-            self.launch("scan", "scan_tiles", (scan_tiles, THREADS), scan)?;
-            let args = args![sums, scan_tiles, unread];
-            self.launch("scan", "scan_sums", (1, BLOCK_ALONE), args)?;
-            self.launch("scan", "scan_apply", (scan_tiles, THREADS), scan)?;
-            let args = args![words, shift, from, len32, tiles, counts, to];
-            self.launch("flow", scatter, grid, args)?;
-            (from, to) = (to, from);
-        }
-        Ok(from)
     }
 
     /// Sends a column to the device.
@@ -542,16 +503,6 @@ impl From<IndexError> for Failed {
     }
 }
 
-/// Where the passes that sort by these bits start, the lowest first; every pass covers at least one
-/// of them.
-fn shifts(mut bits: u64) -> impl Iterator<Item = u32> {
-    std::iter::from_fn(move || {
-        let shift = (bits != 0).then(|| bits.trailing_zeros())?;
-        bits &= u64::MAX.checked_shl(shift + PASS_BITS).unwrap_or(0);
-        Some(shift)
-    })
-}
-
 /// Numbers that the device has written.
 fn numbers(buffer: &HostBuffer, len: usize) -> Vec<u32> {
     let bytes = buffer.get().map(|pinned| &pinned[..]).unwrap_or_default();
@@ -687,22 +638,8 @@ impl SegmentDevice for SegmentIndexer {
             Failed::Index(error) => error.into(),
         })
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passes_leave_out_bits_that_are_the_same() {
-        let of = |bits| shifts(bits).collect::<Vec<_>>();
-        assert_eq!(of(0), []);
-        assert_eq!(of(1), [0]);
-        assert_eq!(of(0xFF), [0]);
-        assert_eq!(of(0x1FF), [0, 8]);
-        assert_eq!(of(0xFF << 4), [4]);
-        assert_eq!(of(1 << 63 | 1 << 20 | 1 << 19), [19, 63]);
-        assert_eq!(of(u64::MAX), [0, 8, 16, 24, 32, 40, 48, 56]);
-        assert_eq!(of(u64::MAX << 60), [60]);
+    fn packets(&self) -> Option<Arc<dyn PacketDevice>> {
+        Some(Arc::clone(&self.packets) as Arc<dyn PacketDevice>)
     }
 }

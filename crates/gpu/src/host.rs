@@ -60,6 +60,12 @@ struct State {
     launches: u64,
     /// The launch at which the device is lost.
     lose_at: Option<u64>,
+    calls: u64,
+    /// The call at which the device is lost.
+    lose_at_call: Option<u64>,
+    allocations: u64,
+    /// The allocations that fail: the first one, and the one after the last.
+    failing: [u64; 2],
     lost: Option<DeviceError>,
     events: HashMap<u64, Event>,
     events_made: u64,
@@ -96,6 +102,10 @@ impl HostDevice {
             memory_max: facts.memory_free,
             launches: 0,
             lose_at: None,
+            calls: 0,
+            lose_at_call: None,
+            allocations: 0,
+            failing: [0; 2],
             lost: None,
             events: HashMap::new(),
             events_made: 0,
@@ -121,6 +131,31 @@ impl HostDevice {
         state.lose_at = Some(state.launches.saturating_add(launch.max(1)));
     }
 
+    /// Loses the device at the call with this number, counted from now on; 1 is the next one. Calls
+    /// are all that the device is asked to do, but for giving back memory and events.
+    pub fn lose_at_call(&self, call: u64) {
+        let mut state = self.lock();
+        state.lose_at_call = Some(state.calls.saturating_add(call.max(1)));
+    }
+
+    /// Has so many allocations fail, of pinned memory as well, from that with this number on,
+    /// counted from now on; 1 is the next one.
+    pub fn fail_allocations(&self, first: u64, count: u64) {
+        let mut state = self.lock();
+        let first = state.allocations.saturating_add(first);
+        state.failing = [first, first.saturating_add(count)];
+    }
+
+    /// How many calls there were.
+    pub fn calls(&self) -> u64 {
+        self.lock().calls
+    }
+
+    /// How many times memory was asked for, pinned memory included.
+    pub fn allocations(&self) -> u64 {
+        self.lock().allocations
+    }
+
     /// Bytes that are allocated on the device.
     pub fn memory_used(&self) -> usize {
         self.lock().heap.used(MemoryKind::Device)
@@ -144,7 +179,12 @@ impl HostDevice {
     fn alive(&self) -> Result<MutexGuard<'_, State>, DeviceError> {
         let mut state = self.lock();
         state.go_on();
-        state.check().map(|()| state)
+        state.check()?;
+        state.calls += 1;
+        if state.lose_at_call.is_some_and(|at| state.calls >= at) {
+            return Err(state.lose("a call", "the test asked for this".to_owned()));
+        }
+        Ok(state)
     }
 
     /// Gives memory back once all requested work is done.
@@ -170,6 +210,16 @@ impl State {
 
     fn check(&self) -> Result<(), DeviceError> {
         self.lost.as_ref().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// An error if the test wants this allocation to fail.
+    fn count_allocation(&mut self, bytes: usize) -> Result<(), DeviceError> {
+        self.allocations += 1;
+        let [first, end] = self.failing;
+        match (first..end).contains(&self.allocations) {
+            true => Err(DeviceError::OutOfMemory { bytes }),
+            false => Ok(()),
+        }
     }
 
     fn event(&mut self, at: &'static str, event: u64) -> Result<Event, DeviceError> {
@@ -266,6 +316,7 @@ impl Device for HostDevice {
 
     fn alloc(&self, bytes: usize) -> Result<Address, DeviceError> {
         let mut state = self.alive()?;
+        state.count_allocation(bytes)?;
         let used = state.heap.used(MemoryKind::Device);
         if used.saturating_add(bytes) > state.memory_max {
             return Err(DeviceError::OutOfMemory { bytes });
@@ -279,6 +330,7 @@ impl Device for HostDevice {
 
     fn pin(&self, bytes: usize) -> Result<Address, DeviceError> {
         let mut state = self.alive()?;
+        state.count_allocation(bytes)?;
         state.heap.alloc(MemoryKind::Pinned, bytes).ok_or(DeviceError::OutOfMemory { bytes })
     }
 

@@ -87,6 +87,7 @@ pub mod flow;
 pub mod host;
 pub mod measure;
 pub mod memory;
+pub mod packets;
 pub mod sets;
 pub mod sources;
 #[cfg(feature = "testing")]
@@ -96,6 +97,7 @@ mod builder;
 mod column;
 #[cfg(test)]
 mod constants;
+mod radix;
 
 pub use builder::{Built, GpuBuilder};
 pub use column::{ColumnSource, Form, Steps};
