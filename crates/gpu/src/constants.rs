@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use tapdex_engine::archive::device::{KEY_WORDS, WIDE_WORDS};
+use tapdex_engine::archive::device::{FRAME_BYTES, HEAD_BYTES, KEY_WORDS, WIDE_WORDS};
+use tapdex_engine::packet::{self, Encap, Fragment, LinkType, Tunnel, protocol};
 
 use crate::sources::{HEADERS, STEMS, resolved};
 use crate::{column, flow, packets, radix, sets};
@@ -135,13 +136,59 @@ fn shared() -> Vec<(&'static str, &'static str, u64)> {
     ]
 }
 
+/// Constants of the decoder that the engine has as well: name, value there.
+fn of_decoder() -> Vec<(&'static str, u64)> {
+    vec![
+        ("FRAME_BYTES", FRAME_BYTES as u64),
+        ("KEY_WORDS", KEY_WORDS as u64),
+        ("WIDE_WORDS", WIDE_WORDS as u64),
+        ("LINK_NULL", LinkType::NULL.0.into()),
+        ("LINK_ETHERNET", LinkType::ETHERNET.0.into()),
+        ("LINK_RAW", LinkType::RAW.0.into()),
+        ("LINK_LOOP", LinkType::LOOP.0.into()),
+        ("LINK_LINUX_SLL", LinkType::LINUX_SLL.0.into()),
+        ("LINK_LINUX_SLL2", LinkType::LINUX_SLL2.0.into()),
+        ("LINK_IPV4", LinkType::IPV4.0.into()),
+        ("LINK_IPV6", LinkType::IPV6.0.into()),
+        ("ETHERTYPE_IPV4", packet::ETHERTYPE_IPV4.into()),
+        ("ETHERTYPE_ARP", packet::ETHERTYPE_ARP.into()),
+        ("ETHERTYPE_RARP", packet::ETHERTYPE_RARP.into()),
+        ("ETHERTYPE_IPV6", packet::ETHERTYPE_IPV6.into()),
+        ("ETHERTYPE_MPLS", packet::ETHERTYPE_MPLS.into()),
+        ("ETHERTYPE_TAG", packet::ETHERTYPES_VLAN[0].into()),
+        ("ETHERTYPE_TAG_AD", packet::ETHERTYPES_VLAN[1].into()),
+        ("ETHERTYPE_TAG_OLD", packet::ETHERTYPES_VLAN[2].into()),
+        ("PROTOCOL_ICMP", protocol::ICMP.into()),
+        ("PROTOCOL_TCP", protocol::TCP.into()),
+        ("PROTOCOL_UDP", protocol::UDP.into()),
+        ("PROTOCOL_FRAGMENT", protocol::FRAGMENT.into()),
+        ("PROTOCOL_GRE", protocol::GRE.into()),
+        ("PROTOCOL_ICMP6", protocol::ICMP6.into()),
+        ("PROTOCOL_SCTP", protocol::SCTP.into()),
+        ("ENCAP_NONE", Encap::None as u64),
+        ("ENCAP_TAG", Encap::Tag as u64),
+        ("ENCAP_TWO_TAGS", Encap::TwoTags as u64),
+        ("ENCAP_MANY_TAGS", Encap::ManyTags as u64),
+        ("ENCAP_MPLS", Encap::Mpls as u64),
+        ("ENCAP_TAGS_MPLS", Encap::TagsMpls as u64),
+        ("FRAGMENT_WHOLE", Fragment::Whole as u64),
+        ("FRAGMENT_FIRST", Fragment::First as u64),
+        ("FRAGMENT_LATER", Fragment::Later as u64),
+        ("TUNNEL_IP", Tunnel::Ip as u64),
+        ("TUNNEL_GRE", Tunnel::Gre as u64),
+        ("TUNNEL_VXLAN", Tunnel::Vxlan as u64),
+        ("TUNNEL_GTP", Tunnel::Gtp as u64),
+    ]
+}
+
 /// Constants that follow from the ones above, and are needed only in kernels.
 const IN_KERNELS_ONLY: [&str; 3] = ["WARP_TILE", "HIGH_WARP_TILE", "RUN_WARP_TILE"];
 
 #[test]
 fn kernels_and_launches_agree() {
     let mut wrong = Vec::new();
-    for (stem, name, ours) in shared() {
+    let of_decoder = of_decoder().into_iter().map(|(name, ours)| ("decode", name, ours));
+    for (stem, name, ours) in shared().into_iter().chain(of_decoder) {
         let found = constants(stem).get(name).copied();
         if found != Some(ours) {
             wrong.push(format!("{stem}: {name} is {found:?} there and {ours} here"));
@@ -156,6 +203,19 @@ fn the_memory_that_a_block_shares_is_what_the_kernels_declare() {
     let (warps, buckets) = (found["WARPS"], found["BUCKETS"]);
     let tables = 4 * (warps * buckets / 2 + buckets + 32 + 4);
     assert_eq!(tables, column::SORTING_TABLES.into(), "struct Sorting of kernels/sort.cuh");
+}
+
+#[test]
+fn the_decoder_has_all_links_and_kinds() {
+    let found = constants("decode");
+    let count = |start: &str| found.keys().filter(|name| name.starts_with(start)).count();
+    let links = (0..=u16::MAX).filter(|&link| LinkType(link).name().is_some());
+    assert_eq!(count("LINK_"), links.count());
+    assert_eq!(count("ENCAP_"), Encap::ALL.len());
+    assert_eq!(count("FRAGMENT_"), Fragment::ALL.len());
+    // No constant is needed for no tunnel.
+    assert_eq!(count("TUNNEL_"), Tunnel::ALL.len() - 1);
+    assert_eq!(HEAD_BYTES, 4 * 4, "a head is read as four words");
 }
 
 #[test]

@@ -81,6 +81,8 @@
 
 pub mod choice;
 pub mod cuda;
+#[cfg(feature = "testing")]
+pub mod decode;
 pub mod device;
 pub mod flow;
 #[cfg(feature = "testing")]

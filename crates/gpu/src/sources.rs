@@ -41,6 +41,7 @@ pub const STEMS: &[(&str, &str)] = &[
 /// The files that they include: name, with extension, and text.
 pub const HEADERS: &[(&str, &str)] = &[
     file!("threads.cuh", ""),
+    file!("decode.cuh", ""),
     file!("groups.cuh", ""),
     file!("merge.cuh", ""),
     file!("piece.cuh", ""),
