@@ -172,8 +172,7 @@ impl FrameDecoder {
             }
         };
         let mut keys: Vec<_> = (0..len).map(|record| Some(key(record))).collect();
-        let refused: Vec<u32> =
-            (0..word(COUNTS, 0) as usize).map(|at| word(REFUSED, at)).collect();
+        let refused: Vec<u32> = (0..word(COUNTS, 0) as usize).map(|at| word(REFUSED, at)).collect();
         for &record in &refused {
             if let Some(place) = keys.get_mut(record as usize) {
                 *place = None;

@@ -42,22 +42,8 @@ const LINKS: [LinkType; 9] = [
 ];
 
 /// Lengths on the wire at which classes begin and end.
-const WIRE_LENS: [u32; 14] = [
-    0,
-    1,
-    15,
-    16,
-    19,
-    20,
-    60,
-    1279,
-    1280,
-    65_535,
-    65_536,
-    (1 << 31) - 1,
-    1 << 31,
-    u32::MAX,
-];
+const WIRE_LENS: [u32; 14] =
+    [0, 1, 15, 16, 19, 20, 60, 1279, 1280, 65_535, 65_536, (1 << 31) - 1, 1 << 31, u32::MAX];
 
 /// Frames of a round; on the host, two batches that are not full.
 const ROUND: usize = 6_000;

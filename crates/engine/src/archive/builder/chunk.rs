@@ -8,7 +8,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::shortcut::{HEAD_LEN, Shortcut, Usual, own_headers};
+use super::shortcut::{Shortcut, Usual};
 use super::{Ended, Own, Plane, own};
 use crate::archive::device::{
     ChunkFigures, DeviceChunk, Frames, Kept, PacketDevice, PacketKey, SegmentFailed,
@@ -120,7 +120,7 @@ struct Pending {
     is_usual: u32,
     usual: [Usual; BATCH],
     interfaces: [u32; BATCH],
-    heads: [[u8; HEAD_LEN]; BATCH],
+
     keys: [Narrow; BATCH],
     hashes: [u64; BATCH],
     /// The wide parts of those that have one, with their hashes, and whose they are.
@@ -141,7 +141,6 @@ impl Default for Pending {
             is_usual: 0,
             usual: [Usual::default(); BATCH],
             interfaces: [0; BATCH],
-            heads: [[0; HEAD_LEN]; BATCH],
             keys: [Narrow::default(); BATCH],
             hashes: [0; BATCH],
             wide: [(0, Wide::default(), 0); BATCH],
@@ -421,16 +420,10 @@ impl Chunk {
         pending.times[at] = record.time_ns;
         pending.offsets[at] = record.offset;
         pending.excess[at] = fields::length_excess(record.wire_len);
-        let head = &mut pending.heads[at];
-        match record.data.first_chunk() {
-            Some(first) => *head = *first,
-            None => head[..record.data.len()].copy_from_slice(record.data),
-        }
-        if let Some(usual) = shortcut.words(record, head) {
+        if shortcut.take(record, &mut pending.usual[at]) {
             pending.is_usual |= 1 << at;
-            pending.usual[at] = usual;
             pending.interfaces[at] = record.interface;
-            own_headers(head, usual_headers);
+            pending.usual[at].own(usual_headers);
             pending.own_of(at, &Packet::new(record, usual_headers));
         } else {
             packet::decode(record.link, record.swapped, record.data, headers);
@@ -473,8 +466,7 @@ impl Chunk {
             } else if let Some(flow) = shortcut.find(usual) {
                 flow
             } else {
-                // What is behind the head has no part in the key.
-                packet::decode(LinkType::ETHERNET, false, &pending.heads[at], headers);
+                packet::decode(LinkType::ETHERNET, false, usual.head(), headers);
                 let (link, interface) = (LinkType::ETHERNET, pending.interfaces[at]);
                 let packet = Packet { headers, link, interface, wire_len: 0 };
                 let key = narrow_key(&packet, mask);

@@ -18,10 +18,8 @@ use crate::fields::{Field, FieldSet};
 use crate::packet::decode::is_tunnel_port;
 use crate::packet::{ETHERTYPE_IPV4, Headers, LinkType, protocol};
 
-/// Bytes of a frame that are looked at.
-pub(super) const HEAD_LEN: usize = 64;
 /// Flows that are remembered: few enough to stay in the cache of a core.
-const PLACES: usize = 1 << 14;
+const PLACES: usize = 1 << 13;
 
 /// The bytes that the key of a flow is made of.
 type Words = [u64; 4];
@@ -30,6 +28,9 @@ type Words = [u64; 4];
 const TYPE: usize = 12;
 const IP: usize = 14;
 const TRANSPORT: usize = IP + 20;
+/// Bytes of a frame that are looked at: with a header of UDP, and with one of TCP up to the window.
+const UDP_LEN: usize = TRANSPORT + 8;
+const TCP_LEN: usize = TRANSPORT + 16;
 
 /// The flows of frames that were seen, by their bytes.
 #[derive(Debug)]
@@ -42,8 +43,9 @@ pub(super) struct Shortcut {
     mask: Words,
 }
 
-/// A flow, where its words lead to.
+/// A flow, where its words lead to: a line of the cache.
 #[derive(Debug, Clone, Copy, Default)]
+#[repr(align(64))]
 struct Place {
     words: Words,
     flow: u32,
@@ -51,10 +53,34 @@ struct Place {
 }
 
 /// A frame of the usual kind.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Usual {
     words: Words,
     place: usize,
+    head: [u8; TCP_LEN],
+    head_len: usize,
+}
+
+impl Default for Usual {
+    fn default() -> Self {
+        Self { words: Words::default(), place: 0, head: [0; TCP_LEN], head_len: 0 }
+    }
+}
+
+impl Usual {
+    /// Its first bytes. What is behind them has no part in the key of the flow.
+    pub(super) fn head(&self) -> &[u8] {
+        &self.head[..self.head_len]
+    }
+
+    /// Sets what belongs to the packet rather than to its flow.
+    #[inline(always)]
+    pub(super) fn own(&self, target: &mut Headers) {
+        let is_tcp = self.head_len == TCP_LEN;
+        let [flags, high, low] = [13, 14, 15].map(|at| self.head[TRANSPORT + at]);
+        target.tcp_flags = if is_tcp { flags } else { 0 };
+        target.tcp_window = if is_tcp { u16::from_be_bytes([high, low]) } else { 0 };
+    }
 }
 
 impl Shortcut {
@@ -81,33 +107,40 @@ impl Shortcut {
         };
     }
 
-    /// The words of a frame, if it is of the usual kind; `head` starts with its bytes.
+    /// Takes in a frame, if it is of the usual kind; returns whether it is.
     #[inline(always)]
-    pub(super) fn words(&self, record: &Record<'_>, head: &[u8; HEAD_LEN]) -> Option<Usual> {
+    pub(super) fn take(&self, record: &Record<'_>, usual: &mut Usual) -> bool {
+        let Some(head) = record.data.first_chunk::<UDP_LEN>() else { return false };
         let short = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
         let long = |at: usize| head[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
         let word = |at: usize| head[at..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b));
         let (proto, ports) = (head[IP + 9], word(TRANSPORT));
-        // The header of TCP up to the window, or the ports of UDP.
-        let needed = if proto == protocol::TCP { TRANSPORT + 16 } else { TRANSPORT + 4 };
         let is_usual = record.link == LinkType::ETHERNET
             && short(TYPE) == ETHERTYPE_IPV4
             && head[IP] & 15 == 5
-            && short(IP + 6) & 0x3FFF == 0
-            && (proto == protocol::TCP || proto == protocol::UDP && !may_be_tunnel(ports))
-            && record.data.len() >= needed;
+            && short(IP + 6) & 0x3FFF == 0;
         if !is_usual {
-            return None;
+            return false;
+        }
+        usual.head[..UDP_LEN].copy_from_slice(head);
+        match (proto, record.data.first_chunk::<TCP_LEN>()) {
+            (protocol::TCP, Some(head)) => {
+                usual.head[UDP_LEN..].copy_from_slice(&head[UDP_LEN..]);
+                usual.head_len = TCP_LEN;
+            }
+            (protocol::UDP, _) if !may_be_tunnel(ports) => usual.head_len = UDP_LEN,
+            _ => return false,
         }
         let interface = u64::from(u16::try_from(record.interface).unwrap_or(u16::MAX));
         let rest = u64::from(ports)
             | u64::from(proto) << 32
             | u64::from(head[IP + 8]) << 40
             | interface << 48;
-        let words = [long(0), long(8) & self.mask[1], long(IP + 12), rest & self.mask[3]];
-        let place = usize::try_from(hash(&words, self.secret) % PLACES as u64).unwrap_or(0);
-        prefetch(&self.places, place);
-        Some(Usual { words, place })
+        usual.words = [long(0), long(8) & self.mask[1], long(IP + 12), rest & self.mask[3]];
+        let place = hash(&usual.words, self.secret) % PLACES as u64;
+        usual.place = usize::try_from(place).unwrap_or(0);
+        prefetch(&self.places, usual.place);
+        true
     }
 
     /// The flow of a frame, if it is known.
@@ -126,16 +159,6 @@ impl Shortcut {
             *old = place;
         }
     }
-}
-
-/// What belongs to the packet rather than to its flow, in a frame of the usual kind.
-#[inline(always)]
-pub(super) fn own_headers(head: &[u8; HEAD_LEN], target: &mut Headers) {
-    let is_tcp = head[IP + 9] == protocol::TCP;
-    let of_tcp = |byte: u8| if is_tcp { byte } else { 0 };
-    target.tcp_flags = of_tcp(head[TRANSPORT + 13]);
-    target.tcp_window =
-        u16::from_be_bytes([of_tcp(head[TRANSPORT + 14]), of_tcp(head[TRANSPORT + 15])]);
 }
 
 /// Whether the ports of a UDP datagram, as they lie in it, may be those of a tunnel.
