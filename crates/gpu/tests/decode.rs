@@ -475,7 +475,7 @@ impl Pool {
             0, 1, 2, 4, 6, 8, 17, 41, 43, 44, 47, 51, 58, 60, 0x30, 0x45, 0x46, 0x60, 0x65, 0x80,
             0x81, 0x86, 0x88, 0xDD, 132, 135, 139, 255,
         ];
-        let (mut link, frame) = &self.made[below(random, self.made.len())];
+        let &(mut link, ref frame) = &self.made[below(random, self.made.len())];
         let mut frame = match random.below(4) {
             0 => frame.clone(),
             _ => mutated(link, frame, random).1,
