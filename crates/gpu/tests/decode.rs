@@ -185,7 +185,7 @@ impl Checker {
             round: if is_large() { BATCH_FRAMES } else { ROUND },
             memory,
             samples: Vec::new(),
-            rounds: 0,
+            rounds: seed,
             tally: Tally::default(),
         }
     }
@@ -460,6 +460,56 @@ fn every_link_type() {
 }
 
 #[test]
+fn every_type_protocol_and_length() {
+    let mut checker = Checker::new(device(8), 8);
+    let packet = ip4(17, &frames::dns());
+    for eth_type in 0..=u16::MAX {
+        checker.push(LinkType::ETHERNET, None, eth(eth_type, &packet));
+    }
+    let random = &mut Random::new(8);
+    for eth_type in (0..=u16::MAX).step_by(7).chain([0x8100, 0x88A8, 0x9100, 0x8847, 1500]) {
+        let cooked = |link| frames::framed(link, false, eth_type, &packet).unwrap();
+        checker.push(LinkType::LINUX_SLL, None, cooked(LinkType::LINUX_SLL));
+        checker.push(LinkType::LINUX_SLL2, None, cooked(LinkType::LINUX_SLL2));
+        checker.push(LinkType::ETHERNET, None, eth(0x9100, &tag(4095, eth_type, &packet)));
+        let bridged = ip4(47, &gre(0, 0x6558, &[], &eth(eth_type, &packet)));
+        checker.push(LinkType::IPV4, None, bridged);
+    }
+    for proto in 0..=255 {
+        let payloads = [
+            extension(17, &frames::dns()),
+            extension(6, &frames::tcp(8)),
+            frames::tcp(1),
+            vec![proto, 1, 0, 1],
+            join(&[&[proto], &[0x60; 50]]),
+            (0..40).map(|_| random.number() as u8).collect(),
+        ];
+        for payload in payloads {
+            let inside = ip6(proto, &payload);
+            checker.push(LinkType::IPV4, None, ip4(proto, &payload));
+            checker.push(LinkType::IPV4, None, ip4_with(proto, 1, 0x2000, &payload));
+            checker.push(LinkType::IPV6, None, ip6(44, &fragment6(proto, 0, &payload)));
+            checker.push(LinkType::IPV4, None, ip4(41, &inside));
+            checker.push(LinkType::IPV4, None, ip4(4, &ip4(proto, &payload)));
+            checker.push(LinkType::IPV6, None, inside);
+        }
+    }
+    for family in 0..40_u32 {
+        let frame = join(&[&family.to_be_bytes(), &packet]);
+        checker.push(LinkType::LOOP, None, frame);
+    }
+    for bit in 0..32 {
+        for len in [0_u32, 1, 2, 3].map(|quarter| (1 << bit) + (quarter << bit >> 2)) {
+            for len in [len.wrapping_sub(1), len, len.saturating_add(1)] {
+                checker.push(LinkType::RAW, Some(len), packet.clone());
+            }
+        }
+    }
+    let tally = checker.finish("types and protocols");
+    assert!(tally.refused == 0 && tally.odd * 50 < tally.compared, "{tally:?}");
+}
+
+#[test]
 fn few_frames_and_none() {
     let mut decoder = FrameDecoder::new(device(5));
     let kept = Kept::of(FieldSet::ALL);
@@ -542,7 +592,8 @@ impl Pool {
 fn frames_at_random() {
     let wanted = std::env::var("TAPDEX_FRAMES").ok().map(|text| text.trim().parse().unwrap());
     let usual = if is_large() { 2_000_000 } else { 500_000 };
-    let count: u64 = wanted.unwrap_or(usual);
+    // Not under a sanitizer.
+    let count: u64 = wanted.filter(|_| is_large() || !on_gpu()).unwrap_or(usual);
     let threads = match on_gpu() {
         true => std::thread::available_parallelism().map_or(1, NonZero::get) as u64,
         false => 2,
