@@ -1,20 +1,21 @@
-// From the bytes of a frame to its headers, as crates/engine/src/packet/decode.rs finds them: the
-// functions have the same names, and what is said there about odd frames holds here, too.
+// From the bytes of a frame to its headers, with the results of crates/engine/src/packet/decode.rs.
+// The functions have the names that they have there; see there what makes a frame odd.
 //
-// 1. `link_header` and what it calls decode what stands before the network header. They leave the
-//    type of the network header in the headers, and where it starts in `at`.
-// 2. `network_header` decodes that and the transport header, and notes where a tunnel may start.
+// 1. `link_header` decodes what stands before the network header. It leaves the type of the network
+//    header in the headers, and in `at` where that header starts.
+// 2. `network_header` decodes it and the transport header, and notes where a tunnel may start.
 // 3. `enter` finds out whether there is a tunnel, and decodes the packet inside.
 //
-// Each function stands in one place of the code, behind all that lead to it, and not once in each
-// of them: it is inlined, and the code would become large.
+// All functions are inlined, so the large ones are called in one place only: all links lead to one
+// call of `network_header`, and all tunnels to one call of `inner_network`.
 //
-// Whoever reads a header first asks `has`, which compares its end with the end of the frame. The
-// device has the first FRAME_BYTES bytes of a frame. If a header is there, but not in these, `has`
-// says that it is missing, and marks the frame: it is refused, whatever else is found.
+// Before a header is read, `has` compares its end with the end of the frame. The device has only
+// the first FRAME_BYTES bytes of a frame. If a header ends behind them, but was captured, `has`
+// marks the frame as refused, and returns false as if the header were missing. What is found after
+// that means nothing.
 //
-// Bytes are loaded as aligned words and turned into numbers by `__byte_perm`. A header of several
-// words is loaded at once, so that all loads are in flight together.
+// Bytes are loaded as aligned words, and `__byte_perm` turns two of these into a number. A header
+// of several words is loaded at once, so that all of its loads are in flight together.
 
 #include "threads.cuh"
 
@@ -159,7 +160,7 @@ DEVICE bool without_snap(Frame &frame, u32 at) {
     return !is_appletalk && !is_its_arp;
 }
 
-// Up to two tags, the first of which has the type that was found.
+// One tag or two, behind the type of the first one. Leaves the type behind them in the headers.
 DEVICE bool tags(Frame &frame, u32 &at, Headers &headers) {
     headers.encap = ENCAP_TAG;
     if (!frame.has(at, 4)) return false;
@@ -185,12 +186,8 @@ DEVICE bool ethernet(Frame &frame, u32 &at, Headers &headers) {
     headers.eth_src = (u64)(words[1] & 0xFFFF) << 32 | words[2];
     u32 eth_type = frame.half(12);
     at = 14;
-    if (eth_type == ETHERTYPE_IPV4) {
-        headers.eth_type = eth_type;
-        return true;
-    }
     if (is_tag(eth_type)) {
-        // The type is that of the tags if these are cut off: no field has it.
+        // If the tags are cut off, the headers have no type.
         if (!tags(frame, at, headers)) return false;
         eth_type = headers.eth_type;
         if (is_tag(eth_type)) {
@@ -214,7 +211,7 @@ DEVICE bool cooked(Frame &frame, u32 &at, Headers &headers) {
     if (!frame.has(0, 16)) return false;
     u32 words[4];
     frame.load(0, words);
-    if ((words[1] >> 16) == 6)
+    if (words[1] >> 16 == 6)
         headers.eth_src = (u64)(words[1] & 0xFFFF) << 32 | words[2];
     headers.eth_type = words[3] & 0xFFFF;
     at = 16;
