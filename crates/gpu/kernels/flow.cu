@@ -1,7 +1,7 @@
 // The flows of a segment in the order of their keys, and its records in the order of their flows.
 //
-// A key is six words of 64 bits. Both are sorted by radix.cu. Bits that all flows have in common are
-// left out, so that few passes are left.
+// A key is six words of 64 bits. Both are sorted by radix.cu. Bits that all flows have in common
+// are left out, so that few passes are left.
 
 #include "threads.cuh"
 

@@ -59,9 +59,10 @@
 //! the repository goes through them step by step.
 //!
 //! Beside columns, [`flow`] does the whole index step of a segment in flow order, sorting included:
-//! [`SegmentIndexer`](flow::SegmentIndexer). [`sets`] encodes single sets of ids in HiPES and WAH:
-//! [`SetBuilder`](sets::SetBuilder). [`measure`] measures the speed of all of this, compared with
-//! the limit of the bus.
+//! [`SegmentIndexer`](flow::SegmentIndexer). [`packets`] decodes frames, groups packets into flows
+//! and sorts them: [`GpuPackets`](packets::GpuPackets). [`sets`] encodes single sets of ids in
+//! HiPES and WAH: [`SetBuilder`](sets::SetBuilder). [`measure`] measures the speed of all of this,
+//! compared with the limit of the bus.
 //!
 //! # Without a GPU
 //!

@@ -11,7 +11,8 @@
 //! of a sort.
 //!
 //! ```text
-//! frames --copy in--> keys --table--> flows of a chunk --radix sort--> flows, records --copy out-->
+//! frames --copy in--> keys --hash table--> flows of a chunk
+//!            flows of all chunks --radix sort--> flows and records in order --copy out--> host
 //! ```
 
 use std::collections::HashMap;
@@ -259,4 +260,16 @@ enum BadPackets {
     TooManyChunks { chunks: usize },
     #[error("what the device counted cannot be")]
     Disorder,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernels have them in this order, with these widths.
+    #[test]
+    fn digits_of_packets_are_as_wide_as_in_kernels() {
+        use Width::{Byte, Short};
+        assert_eq!(own_widths(), [Byte, Byte, Short, Short, Short]);
+    }
 }

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::cast_possible_truncation, reason = "numbers that fit, or bits of random ones")]
+#![allow(clippy::big_endian_bytes, reason = "headers are in network order")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
