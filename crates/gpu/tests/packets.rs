@@ -332,6 +332,8 @@ fn chunks_of_every_kind() {
                 go(&format!("{kind:?}, {flows}"), &[frames(kind, 600, flows, 0, seed)], 250);
             }
         }
+        // More than are on their way at a time.
+        go("many batches", &[frames(Kind::Mixed, 600, 90, 0, seed)], 9);
         let shared = |at: u64| frames(Kind::Mixed, 150, 60, 20 * at, seed + at);
         let mut several: Vec<_> = (0..5).map(shared).collect();
         several.insert(2, vec![]);

@@ -32,6 +32,8 @@ const FIGURES_AT: u64 = 16;
 /// Threads that publish the few numbers, each one of 32 bits.
 const SMALL_THREADS: u32 = 96;
 
+// What docs/gpu.md says.
+const _: () = assert!(BATCH_FRAMES == 16_384 && FRAME_BYTES == 128 && CHUNK_FRAMES_MAX == 1 << 18);
 const _: () = assert!(SMALL_BYTES <= 4 * SMALL_THREADS as usize);
 const _: () = assert!(4 * (2 + CHUNK_FRAMES_MAX) <= ROOM_BYTES);
 
