@@ -39,6 +39,7 @@ mod missing;
 pub(crate) mod output;
 mod packet_line;
 pub(crate) mod progress;
+mod temporary;
 
 pub(crate) const CANNOT_READ: &str = "cannot read standard input";
 pub(crate) const CANNOT_WRITE: &str = "cannot write standard output";

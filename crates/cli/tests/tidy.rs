@@ -224,9 +224,9 @@ const CHANGES: [&str; 18] = [
 /// named, none of which is in an archive.
 const CHANGERS: [&str; 5] = [
     "crates/engine/src/beneath.rs",
-    "crates/cli/src/cmd/demo.rs",   // a folder that it makes and removes
-    "crates/cli/src/cmd/man.rs",    // a folder of pages
-    "crates/cli/src/cmd/output.rs", // a device, in the place of a file
+    "crates/cli/src/cmd/man.rs",       // a folder of pages
+    "crates/cli/src/cmd/output.rs",    // a device, in the place of a file
+    "crates/cli/src/cmd/temporary.rs", // a folder that it makes and removes
     "crates/cli/src/cmd/interrupt.rs", // the unfinished file of output.rs
 ];
 

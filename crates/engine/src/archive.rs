@@ -50,7 +50,7 @@ pub use columns::{Column, Columns, FieldColumn};
 pub use completeness::{Cause, Gap, Held, Survey};
 pub use draft::Drafter;
 pub use error::{ArchiveError, NoteFault, PacketsFault, SettingsFault, UnpackLimit};
-pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress};
+pub use ingest::{FileReport, Ingest, IngestReport, Input, Progress, Step};
 use kept::KeptSegments;
 pub use note::{Covered, Loss, Note, SourceFile};
 pub(crate) use recording::recording_number;

@@ -110,7 +110,8 @@ fn archives_are_the_same() {
             let report = compare(&format!("{name}, {format:?}"), &captures, manner);
             assert!(report.segments > 0 && report.refused * 10 < packets, "{report:?}");
             let small = Manner { window: Some(packets * 16), ..manner };
-            let small = Manner { records_max: packets as usize / 5, ..small };
+            let records_max = usize::try_from(packets).unwrap() / 5;
+            let small = Manner { records_max, ..small };
             compare(&format!("{name}, {format:?}, small segments"), &captures, small);
             let all = Manner { fields: FieldSet::ALL, ..small };
             compare(&format!("{name}, {format:?}, all fields"), &captures, all);

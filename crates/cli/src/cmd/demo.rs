@@ -1,6 +1,5 @@
 //! `tapdex demo`: compares the index with a plain scan on generated traffic.
 
-use std::fs::File;
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -20,7 +19,8 @@ use tapdex_report::table::{self, Align};
 use super::ask::{finish, line, searched};
 use super::missing::AllowArg;
 use super::progress::Progress;
-use super::{CANNOT_WRITE, Damaged, interrupt, note};
+use super::temporary::Folder;
+use super::{CANNOT_WRITE, Damaged, note};
 
 /// Generate traffic, index it, and compare searches with tcpdump.
 ///
@@ -43,39 +43,6 @@ pub(crate) struct Args {
     keep: Option<PathBuf>,
 }
 
-/// A folder that is removed in the end, also by Ctrl-C.
-struct Folder {
-    path: PathBuf,
-    keep: bool,
-}
-
-impl Folder {
-    fn new(args: &Args) -> anyhow::Result<Self> {
-        let path = args.keep.clone().unwrap_or_else(|| {
-            std::env::temp_dir().join(format!("tapdex-demo-{}", std::process::id()))
-        });
-        std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
-        let keep = args.keep.is_some();
-        let doomed = path.clone();
-        // Without a handler the folder stays; it is in the folder for temporary files.
-        interrupt::handle(move || {
-            if !keep {
-                drop(std::fs::remove_dir_all(&doomed));
-            }
-            interrupt::end();
-        });
-        Ok(Self { path, keep })
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if !self.keep {
-            drop(std::fs::remove_dir_all(&self.path));
-        }
-    }
-}
-
 /// A filter, and what both found in which time.
 struct Compared {
     filter: String,
@@ -87,15 +54,18 @@ struct Compared {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     ensure!(args.packets > 0, "--packets 0: expected at least one packet");
-    let folder = Folder::new(args)?;
+    let folder = match &args.keep {
+        Some(path) => Folder::kept(path)?,
+        None => Folder::new("demo", None)?,
+    };
     let progress = Progress::new();
     let profile = Profile { packets: args.packets, ..Profile::default() };
-    let path = folder.path.join("demo.pcap");
-    let failed = || format!("cannot write {}", path.display());
-    let mut file = File::create_new(&path).with_context(failed)?;
+    let (path, mut file) = folder.file("demo.pcap")?;
     let started = Instant::now();
     let bytes = super::r#gen::write(&profile, FileFormat::Pcap, &mut file, &progress)
-        .with_context(|| format!("{}; fewer --packets need less space", failed()))?;
+        .with_context(|| {
+            format!("cannot write {}; fewer --packets need less space", path.display())
+        })?;
     drop(file);
     let seconds = started.elapsed().as_secs_f64();
     let packets = args.packets;
@@ -103,7 +73,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 
     progress.stage("indexing");
     let started = Instant::now();
-    let archive = Archive::create(&folder.path.join("archive"), None)?;
+    let archive = Archive::create(&folder.path().join("archive"), None)?;
     let report = Ingest::new(&archive).run(&[Input::File(path.clone())])?;
     let seconds = started.elapsed().as_secs_f64().max(1e-9);
     let mut index_bytes = 0;

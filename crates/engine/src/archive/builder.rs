@@ -15,12 +15,14 @@ use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering::Relaxed};
+use std::time::Instant;
 
 use tapdex_bitmap::Codec;
 
 use super::CodecChoice;
 use super::device::{Kept, SegmentColumn, SortedPackets};
 use super::flows::{AllFlows, CHUNKS_MAX, Conversations, Values};
+use super::ingest::{Step, Steps};
 use super::note::Note;
 use crate::beneath::Rights;
 use crate::capture::{CaptureError, CaptureReader};
@@ -199,10 +201,10 @@ impl SegmentBuilder {
         file: NewFile<'_>,
         codec: CodecChoice,
         note: &mut Note,
-        (device, parallel): (&SharedDevice<'_>, Parallel<'_>),
+        With { device, parallel, steps }: With<'_>,
     ) -> Result<u64, IndexError> {
         let fields = &self.fields_used();
-        let mut target = Target { file, fields, codec, note, parallel };
+        let mut target = Target { file, fields, codec, note, parallel, steps };
         if let Some(sorted) = self.sorted.take() {
             return self.write_sorted(&mut target, sorted);
         }
@@ -239,6 +241,7 @@ impl SegmentBuilder {
 
     /// Writes the index: sorts flows, puts the rows in their order, and writes columns.
     fn write_on_cpu(&mut self, target: &mut Target<'_>) -> Result<u64, IndexError> {
+        let start = Instant::now();
         let mut conversations = std::mem::take(&mut self.conversations);
         let mut scratch = self.scratch.take();
         let flows =
@@ -247,6 +250,7 @@ impl SegmentBuilder {
         self.scratch.put(scratch);
         let firsts = flows.into_firsts();
         let (records, own) = self.put_rows(&conversations, &firsts, target.parallel);
+        target.steps.add(Step::Sort, start.elapsed());
         let rows = SortedRows { conversations: &conversations, records: &records, own: &own };
         let written = self.write_rows(target, rows, None::<&mut BuildElsewhere<'_, IndexError>>);
         (self.row_map, self.row_own, self.conversations) = (records, own, conversations);
@@ -295,6 +299,7 @@ impl SegmentBuilder {
         rows: SortedRows<'_>,
         built_elsewhere: Option<&mut BuildElsewhere<'_, E>>,
     ) -> Result<u64, E> {
+        let start = Instant::now();
         let NewFile { storage, path, rights } = target.file;
         let count = rows32(rows.records.len());
         let shape = (count, rows32(rows.conversations.packets.len() / 2));
@@ -325,10 +330,13 @@ impl SegmentBuilder {
         let encoded = target.parallel.map(sections, |section| {
             self.encode(shared, rows, marks, section, &mut |_, _, _| Ok::<_, IndexError>(None))
         });
-        for section in encoded {
-            writer.write(section?)?;
-        }
-        Ok(writer.finish()?)
+        target.steps.add(Step::Encode, start.elapsed());
+        target.steps.time(Step::Write, || {
+            for section in encoded {
+                writer.write(section?)?;
+            }
+            Ok(writer.finish()?)
+        })
     }
 
     /// A section of the index.
@@ -500,6 +508,15 @@ pub(super) struct NewFile<'a> {
     pub(super) rights: Rights,
 }
 
+/// What helps to write an index.
+#[derive(Clone, Copy)]
+pub(super) struct With<'a> {
+    pub(super) device: &'a SharedDevice<'a>,
+    pub(super) parallel: Parallel<'a>,
+    /// Who counts the time that it takes.
+    pub(super) steps: &'a Steps,
+}
+
 /// What is written, and where to.
 struct Target<'a> {
     file: NewFile<'a>,
@@ -507,6 +524,7 @@ struct Target<'a> {
     codec: CodecChoice,
     note: &'a mut Note,
     parallel: Parallel<'a>,
+    steps: &'a Steps,
 }
 
 /// What records have for themselves.

@@ -2,8 +2,8 @@
 //!
 //! A device can do two things, and does each as the CPU would, byte for byte:
 //!
-//! - A [`PacketDevice`] turns frames into [chunks](DeviceChunk) of packets whose flows it has found,
-//!   and sorts the packets of several chunks into a segment.
+//! - A [`PacketDevice`] turns frames into [chunks](DeviceChunk) of packets whose flows it has
+//!   found, and sorts the packets of several chunks into a segment.
 //! - A [`SegmentDevice`] sorts a segment whose flows the CPU has found, and builds its bitmaps, if
 //!   all columns are to be bitmaps of a codec.
 

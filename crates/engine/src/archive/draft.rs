@@ -18,9 +18,10 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::builder::{Ended, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice};
+use super::builder::{Ended, NewFile, RECORDS_MAX, SegmentBuilder, SharedDevice, With};
 use super::completeness::{Behind, Gap, Loose, Survey, end_of};
 use super::file_names::capture_name;
+use super::ingest::Steps;
 use super::note::{Covered, Loss, Note, SourceFile, chained};
 use super::recording::{Recording, is_recording};
 use super::segment::{Segment, ends_sum};
@@ -227,7 +228,8 @@ fn write(
     note: &mut Note,
 ) -> Result<(), ArchiveError> {
     let codec = CodecChoice::Fixed(tapdex_bitmap::Codec::Roaring);
-    let with = (&SharedDevice::new(None), Parallel::default());
+    let (device, steps) = (&SharedDevice::new(None), &Steps::default());
+    let with = With { device, parallel: Parallel::default(), steps };
     let written = builder.write(file, codec, note, with);
     written.map(drop).map_err(ArchiveError::index(file.path))
 }

@@ -26,7 +26,7 @@ pub(super) fn hash<const N: usize>(key: &[u64; N], secret: u64) -> u64 {
     let (pairs, _) = key.as_chunks::<2>();
     let mut hash = secret;
     for (i, [a, b]) in (1..).zip(pairs) {
-        hash ^= fold(a ^ secret.rotate_left(11 * i), b ^ secret.rotate_left(11 * i + 32) | 1);
+        hash ^= fold(a ^ secret.rotate_left(11 * i), b ^ secret.rotate_left(11 * i + 32));
     }
     fold(hash, 0x9E37_79B9_7F4A_7C15)
 }

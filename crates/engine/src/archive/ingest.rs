@@ -9,6 +9,7 @@
 //! | `window.rs` | a window of a capture becomes chunks |
 //! | `write.rs` | chunks become a segment |
 //! | `memory.rs` | how much memory there is |
+//! | `steps.rs` | how long each step takes |
 //! | `cleanup.rs` | what older segments of the same capture left behind |
 
 mod cleanup;
@@ -16,6 +17,7 @@ mod copy;
 mod memory;
 mod open;
 mod schedule;
+mod steps;
 mod stream;
 mod window;
 mod write;
@@ -24,6 +26,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use super::builder::{
     Chunk, Decoder, DeviceReport, RECORDS_MAX, SegmentBuilder, SharedDevice, kept,
@@ -34,6 +37,8 @@ use crate::lock;
 use crate::storage::{Publish, Storage, Whose};
 use open::Known;
 use schedule::{AllParts, Job, Queue};
+pub use steps::Step;
+pub(super) use steps::Steps;
 use stream::{Manner, Stream, WholeSegment};
 
 /// A capture to take in.
@@ -84,6 +89,8 @@ pub struct IngestReport {
     pub files: Vec<FileReport>,
     /// What the device did, if there was one.
     pub device: DeviceReport,
+    /// How long the threads have spent on each step, together.
+    pub steps: Vec<(Step, Duration)>,
 }
 
 /// Takes captures into an archive.
@@ -121,6 +128,7 @@ struct Run<'a> {
     /// The captures that some thread works on, or has worked on.
     taken: Mutex<BTreeSet<PathBuf>>,
     meter: Meter,
+    steps: Steps,
     /// What is kept of packets.
     kept: Kept,
     /// The threads that encode the columns of a segment, if there are several.
@@ -275,6 +283,7 @@ impl<'a> Ingest<'a> {
             known: self.known(inputs)?,
             taken: Mutex::default(),
             meter: Meter::default(),
+            steps: Steps::default(),
             pool: self.pool(),
             chunks: Mutex::default(),
         };
@@ -295,7 +304,7 @@ impl<'a> Ingest<'a> {
             return Err(ArchiveError::Interrupted);
         }
         let files = run.reports.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(IngestReport { files, device: run.device.report() })
+        Ok(IngestReport { files, device: run.device.report(), steps: run.steps.times().to_vec() })
     }
 
     /// Threads beside those that take jobs: these wait while columns are encoded.
@@ -309,12 +318,15 @@ impl<'a> Ingest<'a> {
     fn work(&self, run: &Run<'_>) {
         let fields = self.archive.settings().fields;
         let (mut builder, mut decoder) = (SegmentBuilder::new(fields), Decoder::new(fields));
-        while let Some((job, running)) = run.queue.take(|| self.is_stopped()) {
+        while let Some((job, running)) =
+            run.steps.time(Step::Idle, || run.queue.take(|| self.is_stopped()))
+        {
             let (input, result) = match job {
                 Job::Open(input) => (input, self.open_stream_of(run, input)),
                 Job::Read(input, window) => {
                     let number = window.number;
-                    let read = self.read_window(run, &mut decoder, &window);
+                    let read =
+                        run.steps.time(Step::Read, || self.read_window(run, &mut decoder, &window));
                     let begin = |whole: &WholeSegment| run.parts.begin(whole.input);
                     let progressed = run.queue.read(input, number, read, begin);
                     run.unused(progressed.unused);

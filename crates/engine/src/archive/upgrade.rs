@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::builder::{NewFile, SegmentBuilder, SharedDevice};
+use super::builder::{NewFile, SegmentBuilder, SharedDevice, With};
+use super::ingest::Steps;
 use super::segment::Segment;
 use super::{Archive, ArchiveError};
 use crate::beneath::Rights;
@@ -154,7 +155,8 @@ impl<'a> Upgrade<'a> {
         let memory = Memory::default();
         let file = NewFile { storage: &memory, path, rights };
         let codec = self.archive.settings().codec;
-        let with = (&SharedDevice::new(None), Parallel::default());
+        let (device, steps) = (&SharedDevice::new(None), &Steps::default());
+        let with = With { device, parallel: Parallel::default(), steps };
         let written = builder.write(file, codec, &mut note, with);
         drop(builder);
         if let Err(error) = written {

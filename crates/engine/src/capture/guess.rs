@@ -1,10 +1,11 @@
 //! Where the next record or block starts behind some place in the middle of a capture: a guess.
 //!
-//! Nothing marks where a packet starts, so only a reader that comes from the start of the file knows.
-//! A place is guessed if records that follow each other without a gap start there, for longer than
-//! any frame is: a frame that has a capture in it does not deceive then. Packets can be made that
-//! deceive any rule. So whoever uses a guess has to find out whether it was right, as soon as the
-//! reader of what comes before gets there.
+//! Nothing marks where a packet starts, so only a reader that comes from the start of the file
+//! knows. A place is guessed if records that follow each other without a gap start there, for
+//! longer than frames are, and another record behind them: a frame that has a capture in it does
+//! not deceive then, nor do bytes that look like one long record. Packets can be made that deceive
+//! any rule. So whoever uses a guess has to find out whether it was right, as soon as the reader of
+//! what comes before gets there.
 
 use super::pcapng::{BLOCK_MIN, ENHANCED_PACKET, SECTION_HEADER};
 use super::read::{RECORD_LEN, RECORD_LEN_LONG, size, word};
@@ -14,6 +15,9 @@ use super::{Layout, Lengths, block_max, frame_max};
 pub(crate) const GUESS_LEN: usize = 384 << 10;
 /// Bytes in which records have to follow each other without a gap.
 const CHAIN_LEN: usize = 128 << 10;
+/// Records of a chain at least, if what is behind it is not there to look at: a long record may be
+/// anything.
+const RECORDS_MIN: u32 = 3;
 /// Records that are looked at, at most: the time that a guess may take.
 const LOOKS_MAX: u32 = 1 << 19;
 /// Seconds between a record and the next one, at most.
@@ -31,21 +35,21 @@ pub(crate) fn next_start(layout: &Layout, bytes: &[u8], is_end: bool) -> Option<
     let candidates =
         (0..bytes.len().saturating_sub(CHAIN_LEN) + usize::from(is_end) * CHAIN_LEN).step_by(step);
     for first in candidates {
-        let (mut at, mut before) = (first, None);
+        let (mut at, mut before, mut records) = (first, None, 0);
         loop {
             looks += 1;
             if looks > LOOKS_MAX {
                 return None;
             }
-            if at - first >= CHAIN_LEN || is_end && at == bytes.len() && at > first {
+            if is_end && at == bytes.len() && at > first {
                 return Some(first);
             }
+            let is_long = at - first >= CHAIN_LEN;
             match length(at, before) {
-                Looks::Right(len) => (at, before) = (at + len, Some(at)),
-                Looks::Unknown if at > first && !is_end => {
-                    // The chain is longer than what there is to look at.
-                    return (at - first >= CHAIN_LEN).then_some(first);
-                }
+                Looks::Right(_) if is_long => return Some(first),
+                Looks::Right(len) => (at, before, records) = (at + len, Some(at), records + 1),
+                // The chain is longer than what there is to look at.
+                Looks::Unknown if is_long && records >= RECORDS_MIN => return Some(first),
                 Looks::Unknown | Looks::Wrong => break,
             }
         }

@@ -505,8 +505,8 @@ impl<R: Read> CaptureReader<R> {
         self.summed = Some(Summed { sum: 0, from: self.in_buffer(offset) });
     }
 
-    /// The CRC-32C of the bytes used since [`start_sum`](Self::start_sum) up to an offset: where the
-    /// reader is, or the start of the packet that it returned last.
+    /// The CRC-32C of the bytes used since [`start_sum`](Self::start_sum) up to an offset: where
+    /// the reader is, or the start of the packet that it returned last.
     pub(crate) fn sum_to(&mut self, offset: u64) -> u32 {
         let end = self.in_buffer(offset);
         let Some(Summed { sum, from }) = &mut self.summed else { return 0 };

@@ -165,7 +165,7 @@ fn machine(plan: &Plan<'_>) -> Sheet {
     if let Some(version) = driver() {
         row("driver", version);
     }
-    if let Some(cpu) = cpu() {
+    if let Some(cpu) = super::processor() {
         row("host", cpu);
     }
     row("tapdex", env!("CARGO_PKG_VERSION").to_owned());
@@ -186,15 +186,6 @@ fn version_in(text: &str) -> Option<String> {
     let is_version =
         |word: &&str| word.contains('.') && word.split('.').all(|part| part.parse::<u32>().is_ok());
     text.split_whitespace().find(is_version).map(str::to_owned)
-}
-
-/// The processor of the host, if the system reports it.
-fn cpu() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let name = text.lines().find_map(|line| line.strip_prefix("model name"))?;
-    let name = name.trim_start_matches([' ', '\t', ':']).to_owned();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Some(format!("{name}, {cores} cores"))
 }
 
 fn bus(bus: &Bus) -> Sheet {

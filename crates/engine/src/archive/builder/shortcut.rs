@@ -1,10 +1,10 @@
 //! A shortcut from the bytes of a frame to its flow, for frames of the usual kind.
 //!
 //! Most frames are TCP or UDP in IPv4 in Ethernet, without anything in between, and most belong to
-//! a flow that had a packet shortly before. A few words of such a frame have all that the key of its
-//! flow is made of. So the flow is looked up by these words, and the frame is decoded only if they
-//! are not found. What frames look like is still known to the decoder alone: this file only knows
-//! which bytes it looks at.
+//! a flow that had a packet shortly before. A few words of such a frame have all that the key of
+//! its flow is made of. So the flow is looked up by these words, and the frame is decoded only if
+//! they are not found. What frames look like is still known to the decoder alone: this file only
+//! knows which bytes it looks at.
 
 #![allow(clippy::big_endian_bytes, reason = "network headers are big-endian")]
 

@@ -2,10 +2,10 @@
 //!
 //! The file is cut into windows of bytes. A thread that reads a window makes chunks of the packets
 //! that start in it. It knows where the first of these starts if all windows before are read;
-//! otherwise it [guesses](crate::capture::next_start), so that threads need not wait for each other.
-//! Then the window counts only if the windows before it end just there, with the same interfaces;
-//! if they do not, it is read again from the right place. So a guess that is wrong costs time, and
-//! nothing else depends on it.
+//! otherwise it [guesses](crate::capture::next_start), so that threads need not wait for each
+//! other. Then the window counts only if the windows before it end just there, with the same
+//! interfaces; if they do not, it is read again from the right place. So a guess that is wrong
+//! costs time, and nothing else depends on it.
 //!
 //! Chunks are put together to segments in the order of the capture. A segment ends before the first
 //! chunk that does not fit. Where that is depends on the capture alone, neither on threads nor on

@@ -1,9 +1,10 @@
 //! Reading a window of a capture: from its packets to chunks.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::stream::{ReadChunk, Window, WindowRead};
-use super::{Ingest, Run};
+use super::{Ingest, Run, Step};
 use crate::archive::ArchiveError;
 use crate::archive::builder::{CHUNK_RECORDS_MAX, Chunk, Decoder, Ended};
 use crate::archive::device::{PacketDevice, PacketKey, SegmentFailed};
@@ -71,7 +72,12 @@ impl Ingest<'_> {
             let ended = self.fill(window, &mut chunk, decoder, &mut reader);
             chunk.finish(decoder, &mut reader);
             if ended.is_ok() {
+                let start = Instant::now();
                 finish_on_device(run, window, &mut chunk, reader.layout())?;
+                if device.is_some() {
+                    run.steps.add(Step::Device, start.elapsed());
+                    run.steps.take_off(Step::Read, start.elapsed());
+                }
             }
             let known = reader.layout();
             if (known.sections.len(), known.interfaces.len(), known.known)

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::stream::{Shared, WholeSegment};
-use super::{Ingest, Run};
+use super::{Ingest, Run, Step};
 use crate::archive::ArchiveError;
-use crate::archive::builder::{Chunk, Decoder, NewFile, SegmentBuilder};
+use crate::archive::builder::{Chunk, Decoder, NewFile, SegmentBuilder, With};
 use crate::archive::note::Note;
 use crate::archive::segment::ends_sum;
 use crate::beneath::Rights;
@@ -34,7 +34,8 @@ impl Ingest<'_> {
             _ => (source.start, 0),
         };
         let rights = self.rights(path)?;
-        let sorted = run.device.sort(&chunks, self.archive.settings().fields);
+        let fields = self.archive.settings().fields;
+        let sorted = run.steps.time(Step::Sort, || run.device.sort(&chunks, fields));
         let chunks = match sorted {
             Some(_) => chunks,
             None => self.on_cpu(run, &shared, &layout, chunks)?,
@@ -123,7 +124,8 @@ impl Ingest<'_> {
             None => self.files(),
         };
         let index_file = NewFile { storage, path, rights };
-        let with = (&run.device, Parallel::new(run.pool.as_ref()));
+        let parallel = Parallel::new(run.pool.as_ref());
+        let with = With { device: &run.device, parallel, steps: &run.steps };
         let written = builder.write(index_file, self.archive.settings().codec, note, with);
         written.map_err(ArchiveError::index(path))
     }
