@@ -170,8 +170,8 @@ fn made_up_traffic() {
     for format in [FileFormat::Pcap, FileFormat::Pcapng] {
         let mixed = made(format, &profile(6_000, 1));
         let small = made(format, &Profile { mean_len: Some(64), ..profile(20_000, 2) });
-        check(&format!("{format:?}"), &[mixed.clone()]);
-        check(&format!("{format:?}, small frames"), &[small.clone()]);
+        check(&format!("{format:?}"), std::slice::from_ref(&mixed));
+        check(&format!("{format:?}, small frames"), std::slice::from_ref(&small));
         // More captures than some numbers of threads, and fewer than others.
         let few = made(format, &profile(50, 3));
         check(&format!("{format:?}, several"), &[few, mixed, small]);
@@ -211,7 +211,7 @@ fn captures_that_contain_captures() {
         // Pieces that end anywhere, that end with their records, and longer than a guess looks.
         for piece in [1_500, 60_000, 200_000] {
             let outer = nested(format, &inner, piece);
-            check(&format!("{format:?} in pieces of {piece}"), &[outer.clone()]);
+            check(&format!("{format:?} in pieces of {piece}"), std::slice::from_ref(&outer));
             let twice = nested(format, &outer, 9_000);
             check(&format!("{format:?} twice, {piece}"), &[twice]);
         }
@@ -271,7 +271,10 @@ fn a_capture_that_grows_is_taken_in_again_from_where_it_ended() {
         let archive = place.archive(&format!("grows-{threads}"), settings);
         write_at(&place.captures[0], &whole, 2);
         place.run(&settings.of(&archive));
-        assert!(found(&archive, "").unwrap() == read(&[whole.clone()]), "{threads} threads");
+        assert!(
+            found(&archive, "").unwrap() == read(std::slice::from_ref(&whole)),
+            "{threads} threads"
+        );
         grown.push(files(archive.folder()));
     }
     assert!(grown.windows(2).all(|pair| pair[0] == pair[1]));
@@ -300,7 +303,7 @@ fn traces() {
             let bytes = std::fs::read(&path).unwrap();
             let Ok(reader) = CaptureReader::open(&bytes[..]) else { continue };
             let is_pcapng = reader.layout().pcapng;
-            check(&path.display().to_string(), &[bytes.clone()]);
+            check(&path.display().to_string(), std::slice::from_ref(&bytes));
             count += 1;
             // Captures of the same form: sections behind each other, or records.
             let key = if is_pcapng { Vec::new() } else { bytes[..24].to_vec() };
