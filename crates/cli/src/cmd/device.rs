@@ -6,6 +6,8 @@ use anyhow::Context;
 use tapdex_gpu::choice::{DeviceChoice, Opened};
 use tapdex_gpu::device::Device;
 
+use super::counted;
+
 /// The option for it.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(super) struct DeviceArg {
@@ -62,9 +64,14 @@ impl Used {
         self.device.clone()
     }
 
-    /// Its name, for the end of a summary; empty for the CPU.
-    pub(super) fn shown(&self) -> String {
-        let name = |device: &Arc<dyn Device>| format!("; device: {}", device.facts().name);
-        self.device.as_ref().map(name).unwrap_or_default()
+    /// Its name, for the end of a summary, and how many packets it left to the CPU; empty for the
+    /// CPU.
+    pub(super) fn shown(&self, refused: u64) -> String {
+        let Some(device) = &self.device else { return String::new() };
+        let mut text = format!("; device: {}", device.facts().name);
+        if refused > 0 {
+            text.push_str(&format!(", {} decoded on the CPU", counted(refused, "packet")));
+        }
+        text
     }
 }

@@ -47,9 +47,11 @@ use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 /// With --fields, more fields are indexed, so that filters and top can answer them without reading
 /// packets; the index gets larger. The archive remembers this until --fields none.
 ///
-/// With --device cuda, a GPU sorts the flows of a segment and builds its columns. The index is the
-/// same, byte for byte. If the GPU fails, the CPU continues. --device auto currently means the CPU,
-/// which indexes whole captures faster.
+/// With --device cuda, a GPU decodes the headers of packets, finds their flows and sorts them. Rare
+/// headers are left to the CPU; the summary says how many. The index is the same, byte for byte. If
+/// the GPU fails, the CPU continues. --device auto means the CPU.
+///
+/// All threads take in a capture together, and the index does not depend on their number.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -86,6 +88,10 @@ pub(crate) struct Args {
     /// Number of threads; 0 means one per core.
     #[arg(short = 'j', long, value_name = "N", default_value = "0")]
     threads: usize,
+    /// Memory for packets that wait to be indexed, such as 2G; a segment of 4 million packets always
+    /// fits. Default: a quarter of the machine's. The index does not depend on it.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, verbatim_doc_comment)]
+    memory: Option<u64>,
     /// Largest size of a compressed capture when decompressed, such as 20G. Default: 100 times its
     /// compressed size, but at least 256 MiB. Never more than 90 % of the free disk space.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, verbatim_doc_comment)]
@@ -178,7 +184,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     };
     let mut ingest = Ingest::new(&archive).threads(args.threads).force(args.force);
-    ingest = ingest.unpack_max(args.unpack_max);
+    ingest = ingest.unpack_max(args.unpack_max).memory(args.memory);
     if let Some(indexer) = &indexer {
         ingest = ingest.device(indexer);
     }
@@ -216,7 +222,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     if !args.quiet.quiet {
-        let used = device.shown();
+        let used = device.shown(report.device.refused);
         note(&format!("{}{used}", summary(&report.files, &args.output, seconds)));
     }
     match wrong {

@@ -147,7 +147,7 @@ pub(super) fn run(args: &Args, stdin: &mut dyn Read) -> anyhow::Result<()> {
     let output = args.output.display();
     args.quiet.note(&format!(
         "wrote {output}: {rows} rows, {fields}, {len_bytes} bytes, {a_row}{seconds:.2} s{}",
-        device.shown()
+        device.shown(0)
     ));
     Ok(())
 }
