@@ -1,9 +1,10 @@
 //! The table of codecs, their interface, and the one place that picks one by name.
 
-use crate::chunk::{Bits, CHUNK_ROWS, Chunk, WORDS};
+use crate::chunk::{Bits, CHUNK_ROWS, Chunk, Ids16, WORDS, id_of};
 use crate::chunks::Chunks;
 use crate::error::{DecodeError, UnknownCodec};
 use crate::runs::are_apart;
+use crate::simd::words::BATCH;
 use crate::simd::{self, BitOp};
 
 pub mod compax;
@@ -219,6 +220,36 @@ impl Codec {
         });
     }
 
+    /// Appends the encoded set of ids that come chunk by chunk, all below `rows`: the key of each
+    /// chunk and the low halves of its ids, any number of them.
+    ///
+    /// ```
+    /// # use tapdex_bitmap::Codec;
+    /// let (mut from_arrays, mut from_ids) = (vec![], vec![]);
+    /// let arrays = [(0, &[7_u16.to_le_bytes()][..]), (2, &[9_u16.to_le_bytes()])];
+    /// Codec::Roaring.encode_arrays(arrays, 200_000, &mut from_arrays);
+    /// Codec::Roaring.encode(&[7, 2 * 65_536 + 9], &mut from_ids);
+    /// assert_eq!(from_arrays, from_ids);
+    /// ```
+    pub fn encode_arrays<'i>(
+        self,
+        arrays: impl IntoIterator<Item = (u32, &'i Ids16)>,
+        rows: u32,
+        target: &mut Vec<u8>,
+    ) {
+        with_codec!(self, codec => {
+            let mut encoder = codec.encoder(target, rows.div_ceil(CHUNK_ROWS) as usize);
+            let mut key_min = 0;
+            for (key, ids) in arrays {
+                debug_assert!(ids.is_sorted_by(|&a, &b| id_of(a) < id_of(b)), "ids must ascend");
+                debug_assert!(key >= key_min && key < rows.div_ceil(CHUNK_ROWS), "so must chunks");
+                key_min = key + 1;
+                encoder.array(key, ids);
+            }
+            encoder.finish();
+        });
+    }
+
     /// Appends the ids of an encoded set, all of them below `rows`, or nothing after an error.
     ///
     /// [`Bitmap::open`](crate::Bitmap::open) gives more ways to look at it.
@@ -340,6 +371,18 @@ pub trait Encoder {
     fn ids(&mut self, ids: &[u32]);
     /// Adds a chunk, its key above those added before.
     fn chunk(&mut self, key: u32, chunk: Chunk<'_>);
+    /// Adds the low halves of the ids of a chunk, any number of them, its key above those added
+    /// before.
+    #[inline(always)]
+    fn array(&mut self, key: u32, ids: &Ids16) {
+        let mut wide = [0; BATCH];
+        for ids in ids.chunks(BATCH) {
+            for (wide, &id) in wide.iter_mut().zip(ids) {
+                *wide = key << 16 | id_of(id);
+            }
+            self.ids(&wide[..ids.len()]);
+        }
+    }
     /// Adds a chunk that is `op` of two bitsets, with at least `len_min` ids.
     fn pair(&mut self, key: u32, op: BitOp, a: &Bits, b: &Bits, _len_min: u32) {
         let mut bits: Bits = [[0; 8]; WORDS];

@@ -13,13 +13,15 @@
 use std::cell::RefCell;
 
 use crate::cast::{len32, low32};
-use crate::chunk::{Bits, CHUNK_ROWS, Chunk, Room, or_word, set_range};
+use crate::chunk::{Bits, CHUNK_ROWS, Chunk, Ids16, Room, id_of, or_word, set_range};
 use crate::chunks::Chunks;
 use crate::codec::triples::NEARLY_FULL_ROWS;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
 use crate::error::DecodeError;
 use crate::runs::{TakeRuns, push_runs, run_len};
-use crate::simd::words::{BATCH, Items, Len, ROOM, Words, group_ids, push_words};
+use crate::simd::words::{
+    BATCH, Groups, Items, Len, ROOM, Words, group_array, group_ids, push_words,
+};
 
 /// Fewer ids than this are added one by one.
 pub(crate) const BATCHED_FROM: usize = 12;
@@ -324,16 +326,19 @@ impl<S: GroupSink> Grouper<S> {
         }
     }
 
+    /// Adds an id above those added before.
+    #[inline(always)]
+    fn id(&mut self, id: u32) {
+        let group = id / GROUP_ROWS;
+        self.move_to(group);
+        self.payload |= 1 << (GROUP_ROWS - 1) >> (id - group * GROUP_ROWS);
+    }
+
     /// Adds ascending ids, all above those added before.
     #[inline(always)]
     pub fn ids(&mut self, ids: &[u32]) {
         if ids.len() < BATCHED_FROM {
-            for &id in ids {
-                let group = id / GROUP_ROWS;
-                self.move_to(group);
-                self.payload |= 1 << (GROUP_ROWS - 1) >> (id - group * GROUP_ROWS);
-            }
-            return;
+            return ids.iter().for_each(|&id| self.id(id));
         }
         BATCH_ROOM.with(|room| match room.try_borrow_mut() {
             Ok(mut batch) => self.batches(ids, &mut batch),
@@ -366,6 +371,41 @@ impl<S: GroupSink> Grouper<S> {
         self.move_to(ids[0] / GROUP_ROWS);
         let Batch { gaps, payloads, .. } = batch;
         let found = group_ids(ids, self.payload, gaps, payloads);
+        self.take_groups(found, ids.len(), batch);
+    }
+
+    /// Adds the low halves of the ids of a chunk, all above those added before.
+    #[inline(always)]
+    fn array(&mut self, key: u32, ids: &Ids16) {
+        let base = key << 16;
+        if ids.len() < BATCHED_FROM {
+            return ids.iter().for_each(|&id| self.id(base | id_of(id)));
+        }
+        BATCH_ROOM.with(|room| match room.try_borrow_mut() {
+            Ok(mut batch) => self.array_batches(base, ids, &mut batch),
+            Err(_) => self.array_batches(base, ids, &mut Box::new(Batch::EMPTY)),
+        });
+    }
+
+    #[inline(always)]
+    fn array_batches(&mut self, base: u32, ids: &Ids16, batch: &mut Batch) {
+        for ids in ids.chunks(BATCH) {
+            let (first, last) = (id_of(ids[0]), id_of(ids[ids.len() - 1]));
+            if last - first == len32(ids.len()) - 1 {
+                self.run(base | first, base | last);
+                continue;
+            }
+            self.move_to((base | first) / GROUP_ROWS);
+            let Batch { gaps, payloads, .. } = batch;
+            let found = group_array(base, ids, self.payload, gaps, payloads);
+            self.take_groups(found, ids.len(), batch);
+        }
+    }
+
+    /// Passes on the groups that so many ids were gathered into.
+    #[inline(always)]
+    fn take_groups(&mut self, found: Groups, ids: usize, batch: &mut Batch) {
+        let Batch { gaps, payloads, .. } = batch;
         // The last group stays open; those before it are complete.
         let done = found.len - 1;
         let open = payloads[done];
@@ -382,7 +422,7 @@ impl<S: GroupSink> Grouper<S> {
             }
             gaps[0] = self.zeros;
             self.zeros = gaps[done];
-            let ids = ids.len() + self.payload.count_ones() as usize;
+            let ids = ids + self.payload.count_ones() as usize;
             batch.len = Len::new(done, ids);
             batch.gap_max = found.gap_max.max(batch.gaps[0]);
             batch.gap_min = found.gap_min.min(batch.gaps[0]);
@@ -527,11 +567,7 @@ impl<S: GroupSink> Grouper<S> {
         let base = key << 16;
         match chunk {
             Chunk::Array(ids) => {
-                for id in ids.iter().map(|&id| base | u32::from(u16::from_le_bytes(id))) {
-                    let group = id / GROUP_ROWS;
-                    self.move_to(group);
-                    self.payload |= 1 << (GROUP_ROWS - 1) >> (id - group * GROUP_ROWS);
-                }
+                ids.iter().for_each(|&id| self.id(base | id_of(id)));
             }
             Chunk::Bits { bits, .. } => {
                 for (offset, &word) in (0..).step_by(64).zip(bits) {
@@ -560,6 +596,10 @@ impl<S: GroupSink> Encoder for Grouper<S> {
     }
     fn chunk(&mut self, key: u32, chunk: Chunk<'_>) {
         Grouper::chunk(self, key, chunk);
+    }
+    #[inline(always)]
+    fn array(&mut self, key: u32, ids: &Ids16) {
+        Grouper::array(self, key, ids);
     }
     #[inline(always)]
     fn finish(mut self) {

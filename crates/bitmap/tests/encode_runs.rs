@@ -1,4 +1,5 @@
-//! Runs are encoded to the bytes that their ids are encoded to, in every codec.
+//! Runs, and arrays of chunks, are encoded to the bytes that their ids are encoded to, in every
+//! codec.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -19,6 +20,14 @@ fn runs_of(ids: &[u32]) -> Vec<(u32, u32)> {
     ids.chunk_by(|a, b| b - a == 1).map(|run| (run[0], run[run.len() - 1])).collect()
 }
 
+/// The ids chunk by chunk: keys, and low halves.
+fn arrays_of(ids: &[u32]) -> Vec<(u32, Vec<[u8; 2]>)> {
+    let chunks = ids.chunk_by(|a, b| a / CHUNK == b / CHUNK);
+    let half = |id: u32| [id.to_le_bytes()[0], id.to_le_bytes()[1]];
+    let halves = |ids: &[u32]| ids.iter().map(|&id| half(id)).collect();
+    chunks.map(|ids| (ids[0] / CHUNK, halves(ids))).collect()
+}
+
 /// Compares the bytes and the sizes, in the codecs in which the set is not overly large.
 fn check(runs: &[(u32, u32)]) {
     let ids = ids_of(runs);
@@ -36,6 +45,10 @@ fn check(runs: &[(u32, u32)]) {
             runs.len(),
             &runs[..runs.len().min(9)]
         );
+        let (arrays, rows) = (arrays_of(&ids), ids.last().map_or(0, |&id| id.saturating_add(1)));
+        let mut got = vec![7];
+        codec.encode_arrays(arrays.iter().map(|(key, ids)| (*key, &ids[..])), rows, &mut got);
+        assert!(got == expected, "{codec:?}, {} arrays", arrays.len());
     }
     let sizes = Sizes::of_runs(runs);
     assert_eq!(sizes, Sizes::of(&ids));

@@ -7,7 +7,7 @@ use tapdex_bitmap::sample::Random;
 use tapdex_bitmap::{Codec, testing};
 use tapdex_engine::index::{BuildError, Builder, ColumnIndex, CpuBuilder, Digits, Part};
 
-const BLOCK: usize = 1 << 20;
+const BLOCK: usize = 1 << 16;
 
 /// The index as it has to be: every value that occurs, ascending, and the bytes of its rows.
 fn expected(column: Digits<'_>, codec: Codec) -> (Vec<u16>, Vec<u64>, Vec<u8>) {
@@ -86,7 +86,7 @@ fn every_codec_on_every_column() {
 
 #[test]
 fn across_the_edges_of_blocks() {
-    for rows in [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 70_000] {
+    for rows in [BLOCK - 1, BLOCK, BLOCK + 1, 17 * BLOCK, 32 * BLOCK + 70_000] {
         for (what, digits) in columns(rows).into_iter().step_by(2) {
             for codec in [Codec::Secompax, Codec::Roaring] {
                 check(what, &mut CpuBuilder::new(1), Digits::Shorts(&digits), codec);
@@ -101,7 +101,7 @@ fn across_the_edges_of_blocks() {
 fn on_several_threads_it_is_the_same() {
     for threads in [0, 2, 3] {
         let builder = &mut CpuBuilder::new(threads);
-        for (what, digits) in columns(BLOCK + 300_000) {
+        for (what, digits) in columns(16 * BLOCK + 300_000) {
             check(what, builder, Digits::Shorts(&digits), Codec::Plwah);
             check(what, builder, Digits::Bytes(&bytes_of(&digits)), Codec::Plwah);
         }
@@ -127,7 +127,7 @@ fn with_little_memory_it_is_the_same() {
 #[test]
 fn many_columns_come_in_order() {
     for threads in [1, 2, 3] {
-        for rows in [1_000, threads * BLOCK + 1] {
+        for rows in [1_000, threads * 16 * BLOCK + 1] {
             let columns: Vec<_> = columns(rows).into_iter().map(|(_, digits)| digits).collect();
             let columns: Vec<_> =
                 columns.iter().map(|digits| (Digits::Shorts(digits), Codec::Wah)).collect();

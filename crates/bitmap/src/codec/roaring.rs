@@ -31,7 +31,7 @@ use std::cmp::Ordering;
 
 use crate::cast::{len32, low16};
 use crate::chunk::{
-    ARRAY_MAX, Bits, Chunk, WORDS, and_count, id_of, run_bounds, run_of, set_bit, set_range,
+    ARRAY_MAX, Bits, Chunk, Ids16, WORDS, and_count, id_of, run_bounds, run_of, set_bit, set_range,
 };
 use crate::chunks::Chunks;
 use crate::codec::{BitmapCodec, Codec, Encoder, Explained};
@@ -285,6 +285,15 @@ impl Encoder for RoaringEncoder<'_> {
                 }
             }
         }
+    }
+
+    fn array(&mut self, key: u32, ids: &Ids16) {
+        if ids.len() <= ARRAY_MAX {
+            return self.chunk(key, Chunk::Array(ids));
+        }
+        let mut bits: Bits = [[0; 8]; WORDS];
+        ids.iter().for_each(|&id| set_bit(&mut bits, id_of(id)));
+        self.chunk(key, Chunk::Bits { bits: &bits, len: len32(ids.len()) });
     }
 
     fn pair(&mut self, key: u32, op: BitOp, a: &Bits, b: &Bits, len_min: u32) {

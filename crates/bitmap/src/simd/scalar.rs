@@ -230,10 +230,32 @@ pub(super) fn group_ids(
     gaps: &mut Items,
     payloads: &mut Items,
 ) -> Groups {
-    let first = ids.first().map_or(0, |id| id / 31);
+    group(ids.iter().copied(), payload, gaps, payloads)
+}
+
+/// See [`words`](super::words).
+#[inline(always)]
+pub(super) fn group_array(
+    base: u32,
+    ids: &Ids16,
+    payload: u32,
+    gaps: &mut Items,
+    payloads: &mut Items,
+) -> Groups {
+    group(ids.iter().map(|&id| base | id_of(id)), payload, gaps, payloads)
+}
+
+#[inline(always)]
+fn group(
+    ids: impl Iterator<Item = u32> + Clone,
+    payload: u32,
+    gaps: &mut Items,
+    payloads: &mut Items,
+) -> Groups {
+    let first = ids.clone().next().map_or(0, |id| id / 31);
     let mut found = Groups { len: 1, last: first, gap_max: 0, gap_min: u32::MAX, has_full: false };
     payloads[0] = payload;
-    for &id in ids {
+    for id in ids {
         let group = id / 31;
         let bit = 1 << 30 >> (id - 31 * group);
         if group != found.last {

@@ -8,6 +8,7 @@
 use super::scalar;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
+use crate::chunk::Ids16;
 
 /// The most ids in a batch.
 pub(crate) const BATCH: usize = 256;
@@ -119,6 +120,9 @@ dispatch! {
     /// number of empty groups before each but the first. The first is that of the first id, and
     /// starts with the rows of `payload`.
     fn group_ids(ids: &[u32], payload: u32, gaps: &mut Items, payloads: &mut Items) -> Groups;
+    /// The same for the ids of a chunk, given by their low halves; `base` is the chunk's first id.
+    fn group_array(base: u32, ids: &Ids16, payload: u32, gaps: &mut Items, payloads: &mut Items)
+        -> Groups;
     /// The maximal runs of ascending ids, at most [`BATCH`]: their first ids and the ids after
     /// their last; how many there are.
     fn run_ids(ids: &[u32], firsts: &mut Items, ends: &mut Items) -> usize;

@@ -116,6 +116,8 @@ pub(super) mod avx2 {
             = scalar::push_bits(bits, base, len, target);
         group_ids(ids: &[u32], payload: u32, gaps: &mut Items, payloads: &mut Items) -> Groups
             = scalar::group_ids(ids, payload, gaps, payloads);
+        group_array(base: u32, ids: &Ids16, payload: u32, gaps: &mut Items, payloads: &mut Items)
+            -> Groups = scalar::group_array(base, ids, payload, gaps, payloads);
         run_ids(ids: &[u32], firsts: &mut Items, ends: &mut Items) -> usize
             = scalar::run_ids(ids, firsts, ends);
         chunk_starts(ids: &[u32], before: u32, keys: &mut Items, starts: &mut Items) -> usize

@@ -88,8 +88,8 @@ pub(crate) struct Args {
     /// Number of threads; 0 means one per core.
     #[arg(short = 'j', long, value_name = "N", default_value = "0")]
     threads: usize,
-    /// Memory for packets that wait to be indexed, such as 2G; a segment of 4 million packets always
-    /// fits. Default: a quarter of the machine's. The index does not depend on it.
+    /// Memory for packets that wait to be indexed, such as 2G; a segment of 4 million packets
+    /// always fits. Default: a quarter of the machine's. The index does not depend on it.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, verbatim_doc_comment)]
     memory: Option<u64>,
     /// Largest size of a compressed capture when decompressed, such as 20G. Default: 100 times its

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use tapdex_bitmap::Codec;
+use tapdex_bitmap::chunk::{CHUNK_ROWS, Ids16};
+use tapdex_bitmap::{Codec, prefetch};
 
 use super::schema::Width;
-use super::sort::{self, BLOCK_ROWS, Cut, Digit, Starts, rows32};
+use super::sort::{self, BLOCK_ROWS, Cut, Digit, Sorted, Starts, rows32};
 
 /// A column: the digit of every row, in row order.
 #[derive(Debug, Clone, Copy)]
@@ -185,7 +186,7 @@ pub enum BuildError {
     Threads(#[source] io::Error),
 }
 
-/// Rows whose records are in memory at a time, unless a builder is set otherwise: 1 GiB of records.
+/// Rows that are sorted at a time, unless a builder is set otherwise: they take up to 768 MiB.
 pub const RECORDS_MAX: usize = 1 << 28;
 
 /// All values that a digit can have.
@@ -193,6 +194,16 @@ const ALL_VALUES: Range<u32> = 0..1 << 16;
 
 /// Shares of the encoding for each thread, so that a thread that is done early can take another.
 const SHARES_PER_THREAD: usize = 8;
+
+/// A column of fewer rows than this for each thread is built by one thread.
+const SHORT_ROWS: usize = 1 << 20;
+
+/// How many blocks before their turn the rows of a bucket are fetched into the cache.
+const FETCHED_AHEAD: usize = 2;
+/// The most cache lines that are fetched of a block; the processor goes on by itself.
+const FETCHED_LINES: usize = 8;
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
 
 /// Builds on the CPU: the reference that every other builder equals byte for byte.
 ///
@@ -203,19 +214,22 @@ const SHARES_PER_THREAD: usize = 8;
 ///
 /// # Memory
 ///
-/// Besides the output, a builder holds four bytes a row of the column at hand, up to
-/// [`RECORDS_MAX`] rows, which it keeps for the next column. A column with more rows is read
-/// several times, for a range of values at a time; a single value that has more rows than that is
-/// encoded block by block. While it encodes a column of more than eight bits, each thread also
-/// holds four bytes a row of the bucket at hand: a 256th of the rows if the values are spread
-/// evenly, all of them if one bucket has them all.
+/// Besides the output, a builder holds two bytes a row of the column at hand, or three if that has
+/// more than eight bits, up to [`RECORDS_MAX`] rows, which it keeps for the next column. A column
+/// with more rows is read several times, for a range of values at a time; a single value that has
+/// more rows than that is encoded piece by piece. While it encodes a column of more than eight
+/// bits, each thread also holds four bytes a row of the bucket at hand: a 256th of the rows if the
+/// values are spread evenly, all of them if one bucket has them all.
 #[derive(Debug)]
 pub struct CpuBuilder {
     threads: usize,
     /// Created when there is work for it.
     pool: Option<rayon::ThreadPool>,
     records_max: usize,
-    records: Vec<u32>,
+    /// The places of rows in their blocks, sorted.
+    places: Vec<[u8; 2]>,
+    /// The bits of their digits that are left for a second step.
+    low: Vec<u8>,
 }
 
 /// A block whose rows have been sorted into buckets.
@@ -223,8 +237,8 @@ pub struct CpuBuilder {
 struct Block {
     /// The row it starts at.
     base: u32,
-    /// Where its records start.
-    records: usize,
+    /// Where its rows start in what is sorted.
+    sorted: usize,
     starts: Starts,
 }
 
@@ -233,7 +247,8 @@ impl CpuBuilder {
     pub fn new(threads: usize) -> Self {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if threads == 0 { cores() } else { threads };
-        Self { threads, pool: None, records_max: RECORDS_MAX, records: Vec::new() }
+        let records_max = RECORDS_MAX;
+        Self { threads, pool: None, records_max, places: Vec::new(), low: Vec::new() }
     }
 
     /// The builder, holding the records of at most this many rows at a time.
@@ -258,7 +273,7 @@ impl CpuBuilder {
         let bits_used = match &self.pool {
             None => D::bits_used(digits),
             Some(pool) => pool.install(|| {
-                digits.par_chunks(BLOCK_ROWS).map(D::bits_used).reduce(|| 0, |a, b| a | b)
+                digits.par_chunks(SHORT_ROWS).map(D::bits_used).reduce(|| 0, |a, b| a | b)
             }),
         };
         if digits.len() <= self.records_max {
@@ -280,39 +295,50 @@ impl CpuBuilder {
         }
     }
 
+    /// Makes room for so many rows.
+    fn make_room(&mut self, cut: Cut, rows: usize) {
+        if self.places.len() < rows {
+            self.places.resize(rows, [0; 2]);
+        }
+        if !cut.is_one_step() && self.low.len() < rows {
+            self.low.resize(rows, 0);
+        }
+    }
+
     /// Sorts all rows into buckets, blocks in parallel.
     fn part_blocks<D: Digit>(&mut self, cut: Cut, digits: &[D]) -> Vec<Block> {
-        if self.records.len() < digits.len() {
-            self.records.resize(digits.len(), 0);
-        }
-        let part = |(index, (records, digits)): (usize, (&mut [u32], &[D]))| {
+        self.make_room(cut, digits.len());
+        // Without a second step, nothing is kept for it.
+        let mut low =
+            if cut.is_one_step() { [].chunks_mut(1) } else { self.low.chunks_mut(BLOCK_ROWS) };
+        let places = self.places.chunks_mut(BLOCK_ROWS).zip(digits.chunks(BLOCK_ROWS));
+        let work = places.enumerate().map(|(index, (places, digits))| {
+            let low = low.next().unwrap_or_default();
+            (index, digits, Sorted { places, low })
+        });
+        let part = |(index, digits, mut sorted): (usize, &[D], Sorted<'_>)| {
             let first = index * BLOCK_ROWS;
-            let base = rows32(first);
-            Block { base, records: first, starts: sort::part(cut, digits, base, records) }
+            let starts = sort::part(cut, digits, &mut sorted);
+            Block { base: rows32(first), sorted: first, starts }
         };
-        let records = &mut self.records[..digits.len()];
         match &self.pool {
-            None => {
-                let blocks = records.chunks_mut(BLOCK_ROWS).zip(digits.chunks(BLOCK_ROWS));
-                blocks.enumerate().map(part).collect()
+            None => work.map(part).collect(),
+            Some(pool) => {
+                let work: Vec<_> = work.collect();
+                pool.install(|| work.into_par_iter().map(part).collect())
             }
-            Some(pool) => pool.install(|| {
-                let blocks = records.par_chunks_mut(BLOCK_ROWS).zip(digits.par_chunks(BLOCK_ROWS));
-                blocks.enumerate().map(part).collect()
-            }),
         }
     }
 
     /// Sorts the rows of some values into buckets, `rows` of them, one block after the other.
     fn part_some<D: Digit>(&mut self, cut: Cut, digits: &[D], rows: usize) -> Vec<Block> {
-        if self.records.len() < rows {
-            self.records.resize(rows, 0);
-        }
+        self.make_room(cut, rows);
         let mut used = 0;
         let part = |(index, digits): (usize, &[D])| {
-            let base = rows32(index * BLOCK_ROWS);
-            let starts = sort::part(cut, digits, base, &mut self.records[used..]);
-            let block = Block { base, records: used, starts };
+            let low = if cut.is_one_step() { &mut [][..] } else { &mut self.low[used..] };
+            let mut sorted = Sorted { places: &mut self.places[used..], low };
+            let starts = sort::part(cut, digits, &mut sorted);
+            let block = Block { base: rows32(index * BLOCK_ROWS), sorted: used, starts };
             used += starts[starts.len() - 1] as usize;
             block
         };
@@ -329,7 +355,8 @@ impl CpuBuilder {
         spare: &mut Vec<Vec<u8>>,
         target: &mut ColumnIndex,
     ) {
-        let job = Job { cut, blocks, records: &self.records, rows: rows32(rows), codec };
+        let (places, low) = (&self.places[..], &self.low[..]);
+        let job = Job { cut, blocks, places, low, rows: rows32(rows), codec };
         let mut take = || spare.pop().unwrap_or_default();
         let mut parts: Vec<(Ends, Vec<u8>)> = Vec::new();
         match &self.pool {
@@ -365,24 +392,37 @@ type Ends = Vec<(u32, usize)>;
 struct Job<'a> {
     cut: Cut,
     blocks: &'a [Block],
-    records: &'a [u32],
+    places: &'a Ids16,
+    low: &'a [u8],
     rows: u32,
     codec: Codec,
 }
 
 impl Job<'_> {
-    /// The records of a bucket, block by block.
-    fn bucket(&self, bucket: usize) -> impl Iterator<Item = (u32, &[u32])> + Clone {
+    /// Where the rows of a bucket lie in what is sorted, block by block, with the row that the
+    /// block starts at.
+    fn bucket(&self, bucket: usize) -> impl Iterator<Item = (u32, Range<usize>)> + Clone {
         self.blocks.iter().map(move |block| {
-            let range = block.starts[bucket] as usize..block.starts[bucket + 1] as usize;
-            (block.base, &self.records[block.records..][range])
+            let place = |bucket: usize| block.sorted + block.starts[bucket] as usize;
+            (block.base, place(bucket)..place(bucket + 1))
+        })
+    }
+
+    /// The same; what lies at these places of `list` is fetched into the cache some blocks ahead.
+    fn fetched<T>(&self, bucket: usize, list: &[T]) -> impl Iterator<Item = (u32, Range<usize>)> {
+        let line = LINE_BYTES / size_of::<T>();
+        let mut ahead = self.bucket(bucket).skip(FETCHED_AHEAD);
+        self.bucket(bucket).inspect(move |_| {
+            if let Some((_, range)) = ahead.next() {
+                range.step_by(line).take(FETCHED_LINES).for_each(|at| prefetch(list, at));
+            }
         })
     }
 
     /// The buckets cut into shares of about equal numbers of rows, at most `count` of them; with
     /// the rows of each.
     fn shares(&self, count: usize) -> Vec<(Range<usize>, usize)> {
-        let rows = |bucket| self.bucket(bucket).map(|(_, records)| records.len()).sum::<usize>();
+        let rows = |bucket| self.bucket(bucket).map(|(_, range)| range.len()).sum::<usize>();
         let buckets = self.cut.buckets();
         let share = buckets.clone().map(rows).sum::<usize>() / count + 1;
         let mut shares = Vec::new();
@@ -403,19 +443,20 @@ impl Job<'_> {
         let (mut ends, mut room) = (Vec::new(), Vec::new());
         for bucket in buckets {
             if self.cut.is_one_step() {
-                let mut pieces =
-                    self.bucket(bucket).map(|(_, rows)| rows).filter(|r| !r.is_empty());
-                match (pieces.next(), pieces.next()) {
-                    (None, _) => continue,
-                    (Some(rows), None) => self.codec.encode(rows, part),
-                    (Some(first), Some(second)) => {
-                        let pieces = [first, second].into_iter().chain(pieces);
-                        self.codec.encode_pieces(pieces, self.rows, part);
-                    }
+                let arrays = self.fetched(bucket, self.places);
+                let arrays = arrays.map(|(base, range)| (base / CHUNK_ROWS, &self.places[range]));
+                let mut arrays = arrays.filter(|(_, ids)| !ids.is_empty()).peekable();
+                if arrays.peek().is_none() {
+                    continue;
                 }
+                self.codec.encode_arrays(arrays, self.rows, part);
                 ends.push((self.cut.value(bucket, 0), part.len()));
             } else {
-                let starts = sort::sort_bucket(self.bucket(bucket), &mut room);
+                let low = self.fetched(bucket, self.low).map(|(_, range)| &self.low[range]);
+                let blocks = self
+                    .fetched(bucket, self.places)
+                    .map(|(base, range)| (base, &self.places[range.clone()], &self.low[range]));
+                let starts = sort::sort_bucket(low, blocks, &mut room);
                 for (low, bounds) in starts.windows(2).enumerate() {
                     let rows = &room[bounds[0] as usize..bounds[1] as usize];
                     if !rows.is_empty() {
@@ -451,9 +492,9 @@ fn value_ranges<D: Digit>(digits: &[D], rows_max: usize) -> Vec<(Range<u32>, usi
 
 /// Appends the bitmap of one value, whose rows are gathered block by block.
 fn encode_value<D: Digit>(digits: &[D], value: u32, codec: Codec, part: &mut Vec<u8>) {
-    let blocks = digits.chunks(BLOCK_ROWS).enumerate().map(|(index, block)| {
+    let blocks = digits.chunks(SHORT_ROWS).enumerate().map(|(index, block)| {
         let rows = block.iter().enumerate().filter(|(_, digit)| digit.value() == value);
-        rows.map(|(row, _)| rows32(index * BLOCK_ROWS + row)).collect::<Vec<u32>>()
+        rows.map(|(row, _)| rows32(index * SHORT_ROWS + row)).collect::<Vec<u32>>()
     });
     codec.encode_pieces(blocks, rows32(digits.len()), part);
 }
@@ -485,7 +526,7 @@ impl Builder for CpuBuilder {
         // Columns in parallel if a single one has too few blocks to share out, and memory allows
         // it.
         let records_max = self.records_max / threads;
-        let rows_max = (threads * BLOCK_ROWS).min(records_max);
+        let rows_max = (threads * SHORT_ROWS).min(records_max);
         let is_short = |(column, _): &(Digits<'_>, Codec)| column.rows() <= rows_max;
         let mut indexes: Vec<(CpuBuilder, ColumnIndex)> = Vec::new();
         for few in columns.chunks(threads.max(1)) {

@@ -41,7 +41,7 @@ macro_rules! compare {
 fn ids(random: &mut Random) -> Vec<u32> {
     let len = [1, 2, 15, 16, 17, 31, 40, BATCH - 1, BATCH][random.below(9) as usize];
     let gap_max = [1, 2, 5, 40, 400, 10_000_000][random.below(6) as usize];
-    let mut at = random.below(200);
+    let mut at = (random.below(20_000) << 16) + random.below(200);
     let mut ids = vec![];
     while ids.len() < len {
         ids.push(at);
@@ -87,6 +87,23 @@ fn groups_and_runs_of_ids() {
         }, ids);
         let rows: u32 = found.2.iter().map(|payload| payload.count_ones()).sum();
         assert_eq!(rows as usize, ids.len() + before.count_ones() as usize);
+        // The same for the ids that lie in the chunk of the first.
+        let here: Vec<u32> =
+            ids.iter().copied().take_while(|id| id >> 16 == ids[0] >> 16).collect();
+        let halves: Vec<[u8; 2]> =
+            here.iter().map(|&id| [id.to_le_bytes()[0], id.to_le_bytes()[1]]).collect();
+        let base = ids[0] >> 16 << 16;
+        let expected = {
+            let (mut gaps, mut payloads) = ([0; ROOM], [0; ROOM]);
+            let found = scalar::group_ids(&here, before, &mut gaps, &mut payloads);
+            (found, gaps[1..found.len].to_vec(), payloads[..found.len].to_vec())
+        };
+        let found = compare!(level => {
+            let (mut gaps, mut payloads) = ([0; ROOM], [0; ROOM]);
+            let found = level::group_array(base, &halves, before, &mut gaps, &mut payloads);
+            (found, gaps[1..found.len].to_vec(), payloads[..found.len].to_vec())
+        }, here);
+        assert_eq!(found, expected);
         let found = compare!(level => {
             let (mut firsts, mut ends) = ([0; ROOM], [0; ROOM]);
             let len = level::run_ids(&ids, &mut firsts, &mut ends);

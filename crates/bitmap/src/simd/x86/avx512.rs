@@ -16,7 +16,7 @@ use crate::chunk::{Bits, Ids16, WORDS, id_of};
 
 mod words;
 pub(in super::super) use words::{
-    chunk_starts, group_ids, link_words, pair_words, run_ids, triple_words, turn_words,
+    chunk_starts, group_array, group_ids, link_words, pair_words, run_ids, triple_words, turn_words,
 };
 
 /// Ids in a register.

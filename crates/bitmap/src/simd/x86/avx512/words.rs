@@ -4,7 +4,8 @@
 use std::arch::x86_64::*;
 
 use super::super::super::words::{Groups, Items, Len, LinkRule, PairRule, TripleRule};
-use crate::cast::{low16, low32, size};
+use crate::cast::{len32, low16, low32, size};
+use crate::chunk::{Ids16, id_of};
 use crate::codec::triples::LITERAL;
 
 /// Numbers in a register.
@@ -68,19 +69,71 @@ pub(in super::super::super) fn group_ids(
     gaps: &mut Items,
     payloads: &mut Items,
 ) -> Groups {
-    // So far apart that a full register of ids hardly ever has two of the same group.
-    const SPARSE_GAP: usize = 31 * 64;
-    let span = ids.last().copied().unwrap_or(0) - ids.first().copied().unwrap_or(0);
-    match span as usize > SPARSE_GAP * ids.len() {
-        true => group_ids_of::<true>(ids, payload, gaps, payloads),
-        false => group_ids_of::<false>(ids, payload, gaps, payloads),
+    let (first, last) = (ids.first().copied().unwrap_or(0), ids.last().copied().unwrap_or(0));
+    let bounds = (first / 31, last / 31);
+    let lanes = |at| {
+        let (id, mask) = load(ids, at);
+        let group = over_31(id);
+        (group, _mm512_sub_epi32(id, times_31(group)), mask)
+    };
+    match last - first > SPARSE_GAP * len32(ids.len()) {
+        true => group::<true>(ids.len(), lanes, bounds, payload, gaps, payloads),
+        false => group::<false>(ids.len(), lanes, bounds, payload, gaps, payloads),
     }
 }
 
+/// See [`words`](super::super::super::words).
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,popcnt")]
+pub(in super::super::super) fn group_array(
+    base: u32,
+    ids: &Ids16,
+    payload: u32,
+    gaps: &mut Items,
+    payloads: &mut Items,
+) -> Groups {
+    let (first, last) =
+        (ids.first().map_or(0, |&id| id_of(id)), ids.last().map_or(0, |&id| id_of(id)));
+    let bounds = ((base | first) / 31, (base | last) / 31);
+    let (base_group, base_row) = (base / 31, base % 31);
+    let (base_group, base_row) =
+        (_mm512_set1_epi32(base_group.cast_signed()), _mm512_set1_epi32(base_row.cast_signed()));
+    // Below 2^17 a product with a rounded number is exact enough: half a row is added, which keeps
+    // it away from whole groups by more than it can be wrong.
+    let (factor, half) = (_mm512_set1_ps(1.0 / 31.0), _mm512_set1_ps(0.5 / 31.0));
+    let lanes = |at: usize| {
+        let rest = &ids[at..];
+        let mask = if rest.len() >= LANES { u16::MAX } else { (1 << rest.len()) - 1 };
+        // SAFETY: the mask has a lane for no more ids than the slice holds, and no other is read.
+        let halves = unsafe { _mm256_maskz_loadu_epi16(mask, rest.as_ptr().cast()) };
+        let row = _mm512_add_epi32(_mm512_cvtepu16_epi32(halves), base_row);
+        let group = _mm512_fmadd_ps(_mm512_cvtepi32_ps(row), factor, half);
+        let group = _mm512_cvttps_epi32(group);
+        (_mm512_add_epi32(group, base_group), _mm512_sub_epi32(row, times_31(group)), mask)
+    };
+    match last - first > SPARSE_GAP * len32(ids.len()) {
+        true => group::<true>(ids.len(), lanes, bounds, payload, gaps, payloads),
+        false => group::<false>(ids.len(), lanes, bounds, payload, gaps, payloads),
+    }
+}
+
+/// Ids so far apart that a full register of them hardly ever has two of the same group.
+const SPARSE_GAP: u32 = 31 * 64;
+
+/// 31 times each number.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn times_31(numbers: __m512i) -> __m512i {
+    _mm512_sub_epi32(_mm512_slli_epi32::<5>(numbers), numbers)
+}
+
+/// Gathers `len` ids into groups; `lanes` has the group of each, its row in the group, and which
+/// lanes of a register are ids; `bounds` are the first group and the last.
 #[inline]
 #[target_feature(enable = "avx512f,popcnt")]
-fn group_ids_of<const SPARSE: bool>(
-    ids: &[u32],
+fn group<const SPARSE: bool>(
+    len: usize,
+    lanes: impl Fn(usize) -> (__m512i, __m512i, u16),
+    (first, last): (u32, u32),
     payload: u32,
     gaps: &mut Items,
     payloads: &mut Items,
@@ -88,17 +141,14 @@ fn group_ids_of<const SPARSE: bool>(
     let (none, one) = (_mm512_set1_epi32(-1), _mm512_set1_epi32(1));
     let first_row = _mm512_set1_epi32(1 << 30);
     let full = _mm512_set1_epi32(i32::MAX);
-    let first = ids.first().map_or(0, |id| id / 31);
     // Groups that have started, and those that have ended; both counts start with the first group.
     let (mut started, mut ended) = (1, 1);
     let mut group_before = _mm512_set1_epi32(first.cast_signed());
     let mut payload_before = _mm512_set1_epi32(payload.cast_signed());
     let (mut gap_max, mut gap_min) = (_mm512_setzero_si512(), none);
     let mut has_full = 0;
-    for at in (0..ids.len()).step_by(LANES) {
-        let (id, mask) = load(ids, at);
-        let group = over_31(id);
-        let row = _mm512_sub_epi32(id, _mm512_sub_epi32(_mm512_slli_epi32::<5>(group), group));
+    for at in (0..len).step_by(LANES) {
+        let (group, row, mask) = lanes(at);
         let mut payload = _mm512_srlv_epi32(first_row, row);
         let above = moved_up::<1>(group, group_before);
         let gap = _mm512_sub_epi32(_mm512_sub_epi32(group, above), one);
@@ -147,7 +197,6 @@ fn group_ids_of<const SPARSE: bool>(
         ended += ends.count_ones() as usize;
         (group_before, payload_before) = (group, payload);
     }
-    let last = ids.last().map_or(first, |id| id / 31);
     let gap_max = _mm512_reduce_max_epu32(gap_max);
     let gap_min = _mm512_reduce_min_epu32(gap_min);
     Groups { len: ended, last, gap_max, gap_min, has_full: has_full != 0 }
