@@ -10,6 +10,7 @@ use tapdex_bitmap::{ALL_CODECS, Codec};
 use tapdex_engine::archive::{
     Archive, ArchiveError, CodecChoice, DeviceReport, Ingest, IngestReport, Input, Repair,
 };
+use tapdex_engine::capture::blocks::Statistics;
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
 use tapdex_engine::fields::FieldSet;
 use tapdex_engine::storage::temporary_path;
@@ -269,11 +270,47 @@ fn frames_of_several_links_make_the_same_files() {
     assert!(report.segments > 0 && report.trouble.is_none(), "{report:?}");
 }
 
+impl Place {
+    /// The same packets as pcapng, with statistics among them and many behind the last one.
+    fn with_statistics(self) -> Self {
+        let source = std::fs::read(&self.capture).unwrap();
+        let mut reader = tapdex_engine::capture::CaptureReader::open(&source[..]).unwrap();
+        let interface = Interface::new(1, 1_000_000_000);
+        let mut writer =
+            CaptureWriter::new(Vec::new(), FileFormat::Pcapng, &[interface], "").unwrap();
+        let (mut packets, mut told) = (0, Statistics::default());
+        while let Some(record) = reader.next().unwrap() {
+            writer.packet(0, record.time_ns, record.wire_len, record.data).unwrap();
+            packets += 1;
+            told = Statistics { end_ns: record.time_ns, received: packets, ..told };
+            if packets % 700 == 0 {
+                writer.statistics(0, &told).unwrap();
+            }
+        }
+        (0..300).for_each(|_| writer.statistics(0, &told).unwrap());
+        std::fs::write(&self.capture, writer.finish().unwrap()).unwrap();
+        self
+    }
+}
+
 #[test]
 fn nothing_is_lost_when_a_device_for_frames_fails() {
-    let place = Place::mixed();
-    let window = 1 << 20;
-    let expected = in_windows(&place, window);
+    frames_survive_all_faults(&Place::mixed(), 1 << 20);
+}
+
+#[test]
+fn nothing_is_lost_either_if_other_blocks_follow_the_last_packet() {
+    let place = Place::mixed().with_statistics();
+    frames_survive_all_faults(&place, 1 << 20);
+    // Windows in which no packet starts.
+    let expected = in_windows(&place, 1 << 13);
+    let (found, report, _) = from_frames(&place, 3, 1 << 13, PlainPackets::default());
+    assert!(found == expected, "the files differ");
+    assert_eq!((report.segments_on_cpu, report.trouble), (0, None));
+}
+
+fn frames_survive_all_faults(place: &Place, window: u64) {
+    let expected = in_windows(place, window);
     let count = expected.len() as u64;
     for fault in [
         PacketFault::Frames,
@@ -292,7 +329,7 @@ fn nothing_is_lost_when_a_device_for_frames_fails() {
         for (from, times) in [(0, 1), (1, 1), (2, 2), (0, u64::MAX), (3, u64::MAX - 3)] {
             for threads in [1, 3] {
                 let packets = PlainPackets::with_fault(fault, from, times);
-                let (found, report, _) = from_frames(&place, threads, window, packets);
+                let (found, report, _) = from_frames(place, threads, window, packets);
                 let what = format!("{fault:?} from {from}, {times} times: {report:?}");
                 assert!(found == expected, "{what}: the files differ");
                 assert!(report.trouble.is_some(), "{what}");

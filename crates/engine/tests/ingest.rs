@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use tapdex_engine::archive::{Archive, CodecChoice, Ingest, IngestReport, Input};
+use tapdex_engine::capture::blocks::Statistics;
 use tapdex_engine::capture::{CaptureReader, CaptureWriter, FileFormat, Interface};
 use tapdex_engine::query::{Query, SearchError, filter::Filter};
 use tapdex_engine::time::TimeRange;
@@ -235,6 +236,30 @@ fn several_sections_and_interfaces() {
         number += 1;
     }
     check("interfaces", &[writer.finish().unwrap()]);
+}
+
+#[test]
+fn interfaces_and_statistics_in_the_middle() {
+    // A capture that goes on with another interface, and statistics that fill whole windows.
+    let part = |seed| made(FileFormat::Pcapng, &profile(3_000, seed));
+    let (first, second) = (part(21), part(22));
+    let more = [Interface::new(1, NANO), Interface::new(1, 1_000_000)];
+    let mut writer = CaptureWriter::new(Vec::new(), FileFormat::Pcapng, &more, "").unwrap();
+    (0..3_000).for_each(|_| writer.statistics(1, &Statistics::default()).unwrap());
+    let header = writer.finish().unwrap();
+    let section_len =
+        usize::try_from(u32::from_le_bytes(header[4..8].try_into().unwrap())).unwrap();
+    // Without its section's header, what is left belongs to the section before.
+    let blocks = &header[section_len..];
+    check("in the middle", &[[&first[..], blocks, &first[..], blocks].concat()]);
+    check("among packets", &[[&first[..], blocks, packets_of(&second), blocks].concat()]);
+}
+
+/// The packet blocks of a capture that [`made`] has made.
+fn packets_of(pcapng: &[u8]) -> &[u8] {
+    let mut reader = CaptureReader::open(pcapng).unwrap();
+    let first = reader.next().unwrap().unwrap().offset;
+    &pcapng[usize::try_from(first).unwrap()..]
 }
 
 #[test]

@@ -13,8 +13,8 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::ops::RangeBounds;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use tapdex_bitmap::Codec;
@@ -93,12 +93,12 @@ pub(super) struct SegmentBuilder {
     conversations: Conversations,
     row_map: Vec<u32>,
     row_own: Own,
-    scratch: Spare<Scratch>,
+    scratch: Arc<Spare<Scratch>>,
 }
 
 /// Room that the encoding of a column takes.
 #[derive(Debug, Default)]
-struct Scratch {
+pub(super) struct Scratch {
     builder: Option<CpuBuilder>,
     column: ColumnIndex,
     sorter: Sorter,
@@ -109,6 +109,12 @@ struct Scratch {
 impl SegmentBuilder {
     /// Keeps these fields of packets.
     pub(super) fn new(keep: FieldSet) -> Self {
+        Self::with_scratch(keep, Arc::default())
+    }
+
+    /// The same, with room that builders share: how much there is depends on how many threads
+    /// encode columns at a time, not on how many builders there are.
+    pub(super) fn with_scratch(keep: FieldSet, scratch: Arc<Spare<Scratch>>) -> Self {
         let keep = with_both_ends(keep);
         Self {
             chunks: Vec::new(),
@@ -120,7 +126,7 @@ impl SegmentBuilder {
             conversations: Conversations::default(),
             row_map: Vec::new(),
             row_own: own(keep),
-            scratch: Spare::default(),
+            scratch,
         }
     }
 

@@ -25,11 +25,11 @@ mod write;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::builder::{
-    Chunk, Decoder, DeviceReport, RECORDS_MAX, SegmentBuilder, SharedDevice, kept,
+    Chunk, Decoder, DeviceReport, RECORDS_MAX, Scratch, SegmentBuilder, SharedDevice, Spare, kept,
 };
 use super::device::{Kept, SegmentDevice};
 use super::{Archive, ArchiveError};
@@ -135,6 +135,9 @@ struct Run<'a> {
     pool: Option<rayon::ThreadPool>,
     /// Chunks whose memory can be used again.
     chunks: Mutex<Vec<Chunk>>,
+    /// Builders that write no segment at the moment, and what all of them encode columns in.
+    builders: Mutex<Vec<SegmentBuilder>>,
+    scratch: Arc<Spare<Scratch>>,
 }
 
 impl Run<'_> {
@@ -286,6 +289,8 @@ impl<'a> Ingest<'a> {
             steps: Steps::default(),
             pool: self.pool(),
             chunks: Mutex::default(),
+            builders: Mutex::default(),
+            scratch: Arc::default(),
         };
         let sizes = inputs.iter().filter_map(|input| match input {
             Input::File(path) => {
@@ -317,7 +322,7 @@ impl<'a> Ingest<'a> {
     /// Takes jobs until none are left and none can come.
     fn work(&self, run: &Run<'_>) {
         let fields = self.archive.settings().fields;
-        let (mut builder, mut decoder) = (SegmentBuilder::new(fields), Decoder::new(fields));
+        let mut decoder = Decoder::new(fields);
         while let Some((job, running)) =
             run.steps.time(Step::Idle, || run.queue.take(|| self.is_stopped()))
         {
@@ -336,8 +341,13 @@ impl<'a> Ingest<'a> {
                 }
                 Job::Write(whole) => {
                     let (input, held) = (whole.input, schedule::bytes(&whole.chunks));
+                    let builder = lock(&run.builders).pop();
+                    let mut builder = builder.unwrap_or_else(|| {
+                        SegmentBuilder::with_scratch(fields, Arc::clone(&run.scratch))
+                    });
                     let result = self.write_segment(run, &mut builder, whole);
                     run.unused(builder.start(Vec::new(), (0, 0)));
+                    lock(&run.builders).push(builder);
                     run.queue.release(held);
                     (input, result)
                 }

@@ -238,6 +238,9 @@ impl<R: Read> CaptureReader<R> {
     /// The next packet block; blocks before it are taken in or skipped.
     pub(super) fn next_block(&mut self) -> Result<Option<Found>, CaptureError> {
         loop {
+            if self.position() >= self.stop {
+                return Ok(None);
+            }
             let got = self.require(HEAD_LEN)?;
             if got == 0 {
                 return Ok(None);

@@ -163,6 +163,8 @@ pub struct CaptureReader<R> {
     pub(super) gathered: Option<Gathered>,
     /// The same, block by block.
     pub(super) listed: Option<Vec<(u32, Statistics)>>,
+    /// Blocks of a pcapng file from here on are not read.
+    pub(super) stop: u64,
     over: bool,
     /// A checksum of the bytes that were used, if one is wanted.
     summed: Option<Summed>,
@@ -224,6 +226,7 @@ impl<R: Read> CaptureReader<R> {
             fixed: Vec::new(),
             gathered: None,
             listed: None,
+            stop: u64::MAX,
             over: false,
             summed: None,
         };
@@ -422,6 +425,12 @@ impl<R: Read> CaptureReader<R> {
     /// Keeps the interface statistics of a pcapng file, from here on.
     pub fn gather_statistics(&mut self) {
         self.gathered.get_or_insert_default();
+    }
+
+    /// Ends before the first block of a pcapng file that starts there or behind, where otherwise
+    /// the blocks up to the next packet are read.
+    pub(crate) fn stop_at(&mut self, offset: u64) {
+        self.stop = offset;
     }
 
     /// Keeps the interface statistics of a pcapng file as the blocks have them, from here on.

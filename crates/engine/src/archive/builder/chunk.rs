@@ -319,7 +319,11 @@ impl Chunk {
                         sums.push(reader.sum_to(offset));
                     }
                 }
-                Ok(None) => return Ok(Ended::Capture),
+                // Blocks without packets were read up to there.
+                Ok(None) => {
+                    let is_end = reader.position() < end;
+                    return Ok(if is_end { Ended::Capture } else { Ended::Full });
+                }
                 Err(error) if error.is_io() => return Err(error),
                 Err(error) => return Ok(Ended::Damage(error)),
             }
@@ -361,6 +365,11 @@ impl Chunk {
     /// Leaves the device out of it.
     pub(in crate::archive) fn leave_device(&mut self) {
         self.on_device = None;
+    }
+
+    /// Whether its packets start at the same places of the capture, and it ends at the same.
+    pub(in crate::archive) fn has_places_of(&self, other: &Self) -> bool {
+        (self.end, &self.offsets) == (other.end, &other.offsets)
     }
 
     /// The bytes of the capture that it has.

@@ -45,7 +45,9 @@ pub(in crate::archive) struct SharedDevice<'a> {
 #[derive(Debug, Default)]
 struct State {
     report: DeviceReport,
+    /// With segments, and with the frames of windows.
     failures_in_a_row: u32,
+    failures_with_frames: u32,
 }
 
 impl<'a> SharedDevice<'a> {
@@ -67,7 +69,9 @@ impl<'a> SharedDevice<'a> {
     /// The device, if it takes frames, and did not fail too often.
     pub(in crate::archive) fn packets(&self) -> Option<&Arc<dyn PacketDevice>> {
         let packets = self.packets.as_ref()?;
-        (lock(&self.state).failures_in_a_row < FAILURES_MAX).then_some(packets)
+        let state = lock(&self.state);
+        let failures = state.failures_in_a_row.max(state.failures_with_frames);
+        (failures < FAILURES_MAX).then_some(packets)
     }
 
     /// Whether segments come to it as frames, or not at all.
@@ -78,13 +82,15 @@ impl<'a> SharedDevice<'a> {
     /// It failed while it took in frames, which the CPU takes in now.
     pub(in crate::archive) fn frames_failed(&self, trouble: &SegmentFailed) {
         let mut state = lock(&self.state);
-        state.failures_in_a_row += 1;
+        state.failures_with_frames += 1;
         state.report.trouble = Some(trouble.to_string());
     }
 
-    /// The CPU decoded so many packets for it.
-    pub(in crate::archive) fn refused(&self, packets: u64) {
-        lock(&self.state).report.refused += packets;
+    /// It has found the flows of a chunk, for which the CPU decoded so many packets.
+    pub(in crate::archive) fn frames_done(&self, refused: u64) {
+        let mut state = lock(&self.state);
+        state.failures_with_frames = 0;
+        state.report.refused += refused;
     }
 
     /// Has it sort the packets of a segment; `None` if the CPU has to do that, from the start.
@@ -98,7 +104,8 @@ impl<'a> SharedDevice<'a> {
             return None;
         }
         self.packets.as_ref()?;
-        let all: Option<Vec<&dyn DeviceChunk>> = chunks.iter().map(Chunk::on_device).collect();
+        let with_packets = chunks.iter().filter(|chunk| chunk.records() > 0);
+        let all: Option<Vec<&dyn DeviceChunk>> = with_packets.map(Chunk::on_device).collect();
         let (Some(packets), Some(all)) = (self.packets(), all) else {
             self.failed(None);
             return None;

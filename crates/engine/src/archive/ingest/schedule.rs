@@ -38,7 +38,7 @@ struct Work {
     whole: VecDeque<WholeSegment>,
     /// Jobs that are being done.
     running: usize,
-    /// Bytes of all chunks that wait, for other chunks or to be written.
+    /// Bytes of all chunks that are finished, and wait for other chunks or to be written.
     held: usize,
 }
 
@@ -103,7 +103,6 @@ impl Queue {
         begin: impl Fn(&WholeSegment),
     ) -> Progressed {
         let mut work = lock(&self.work);
-        work.held += bytes(window.chunks.iter().map(|read| &read.chunk));
         let Some(at) = work.streams.iter().position(|stream| stream.input == input) else {
             return Progressed::default();
         };
@@ -118,6 +117,11 @@ impl Queue {
         }
         self.changed.notify_all();
         progressed
+    }
+
+    /// Chunks of so many bytes are held from now on.
+    pub(super) fn hold(&self, bytes: usize) {
+        lock(&self.work).held += bytes;
     }
 
     /// Chunks of so many bytes are no longer held.

@@ -11,7 +11,7 @@
 //! chunk that does not fit. Where that is depends on the capture alone, neither on threads nor on
 //! guesses: so the files are always the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ use crate::storage::{ReadFile, Reader};
 /// Bytes of a window, at least and at most.
 const WINDOW_MIN: u64 = 8 << 20;
 const WINDOW_MAX: u64 = 64 << 20;
+/// Bytes at the start of a capture that say what it is like.
+const LOOK_LEN: u64 = 1 << 20;
 /// Packets that a window should have.
 const WINDOW_RECORDS: u64 = 1 << 16;
 
@@ -49,6 +51,9 @@ pub(super) struct Stream {
     windows: u64,
     /// The first window that no thread has taken.
     next: u64,
+    /// Windows behind that at hand that have to be read again, because their guesses did not know
+    /// all interfaces.
+    redo: BTreeSet<u64>,
     /// The window at hand has to be read again, from the right place.
     again: bool,
     /// Threads that read windows.
@@ -56,6 +61,8 @@ pub(super) struct Stream {
     /// Windows that were read before those in front of them.
     read: BTreeMap<u64, WindowRead>,
     at: Reached,
+    /// What guesses know about the capture, as long as no more is known from its packets.
+    expected: Arc<Layout>,
     segment: Segment,
     gathered: Gathered,
     pub(super) ended: bool,
@@ -110,8 +117,10 @@ pub(super) struct Window {
 
 /// A window that was read.
 pub(super) struct WindowRead {
-    /// Where reading started, and what was known about the capture; `None` if there was no guess.
-    pub(super) start: Option<(u64, Arc<Layout>)>,
+    /// Where reading started; `None` if there was no guess.
+    pub(super) start: Option<u64>,
+    /// What was known about the capture then.
+    pub(super) layout: Arc<Layout>,
     pub(super) chunks: Vec<ReadChunk>,
     /// Where reading ended.
     pub(super) end: u64,
@@ -147,7 +156,8 @@ impl Stream {
         let file: Arc<dyn ReadFile> = Arc::from(file);
         let mut gathered = Gathered::default();
         counting.into_iter().for_each(|(interface, last)| gathered.count_on(interface, last));
-        let window = manner.window.unwrap_or_else(|| window_len(&file));
+        let (usual, expected) = look(&file, &layout);
+        let window = manner.window.unwrap_or(usual);
         let len = file.metadata().map_or(0, |data| data.len);
         let records_max = manner.records_max;
         let segment =
@@ -160,10 +170,12 @@ impl Stream {
             window,
             windows: len.div_ceil(window).max(position / window + 1),
             next: position / window,
+            redo: BTreeSet::new(),
             again: false,
             reading: 0,
             read: BTreeMap::new(),
             at: Reached { window: position / window, position, layout },
+            expected: Arc::new(expected),
             segment,
             gathered,
             ended: false,
@@ -180,9 +192,12 @@ impl Stream {
         if self.ended {
             return None;
         }
+        self.redo = self.redo.split_off(&self.at.window);
         let number = if self.again {
             self.again = false;
             self.at.window
+        } else if let Some(number) = self.redo.pop_first() {
+            number
         } else {
             self.next = self.next.max(self.at.window);
             if self.next >= self.windows || self.next > self.at.window + ahead {
@@ -192,12 +207,16 @@ impl Stream {
             self.next - 1
         };
         self.reading += 1;
+        let start = (number == self.at.window).then_some(self.at.position);
+        let is_more_expected = extent(&self.expected) > extent(&self.at.layout);
+        let layout =
+            if start.is_none() && is_more_expected { &self.expected } else { &self.at.layout };
         Some(Window {
             shared: Arc::clone(&self.shared),
             number,
             bytes: number * self.window..self.end_of(number),
-            start: (number == self.at.window).then_some(self.at.position),
-            layout: Arc::clone(&self.at.layout),
+            start,
+            layout: Arc::clone(layout),
             records_max: self.records_max,
         })
     }
@@ -206,7 +225,7 @@ impl Stream {
     pub(super) fn put(&mut self, number: u64, window: WindowRead) -> Progressed {
         let mut progressed = Progressed::default();
         self.reading -= 1;
-        if self.ended || number < self.at.window {
+        if self.ended || number < self.at.window || self.read.contains_key(&number) {
             progressed.drop_chunks(window);
             return progressed;
         }
@@ -226,6 +245,7 @@ impl Stream {
             } else {
                 progressed.drop_chunks(window);
                 self.again = true;
+                self.drop_outdated(&mut progressed);
                 break;
             }
         }
@@ -237,18 +257,25 @@ impl Stream {
         progressed
     }
 
-    /// Whether a window was read from the right place, with the right interfaces. Layouts of the
-    /// same file begin alike, so their lengths tell.
+    /// Whether a window was read from the right place, with the right interfaces.
     fn fits(&self, window: &WindowRead) -> bool {
-        window.start.as_ref().is_some_and(|(start, layout)| {
-            let len = |layout: &Layout| (layout.sections.len(), layout.interfaces.len());
-            *start == self.at.position && len(layout) == len(&self.at.layout)
-        })
+        window.start == Some(self.at.position) && extent(&window.layout) == extent(&self.at.layout)
+    }
+
+    /// Drops the windows behind the one at hand whose guesses did not know all interfaces that are
+    /// known now: none of them fits, and together they are read again sooner than one by one.
+    fn drop_outdated(&mut self, progressed: &mut Progressed) {
+        let known = extent(&self.at.layout);
+        let outdated = self.read.extract_if(.., |_, window| extent(&window.layout) < known);
+        for (number, window) in outdated {
+            self.redo.insert(number);
+            progressed.drop_chunks(window);
+        }
     }
 
     /// Takes in a window that fits.
     fn take(&mut self, window: WindowRead, progressed: &mut Progressed) {
-        progressed.bytes += window.end - self.at.position;
+        progressed.bytes += window.end.saturating_sub(self.at.position);
         for ReadChunk { chunk, layout, told } in window.chunks {
             progressed.packets += chunk.records() as u64;
             if !self.segment.room.take(&chunk) {
@@ -314,15 +341,23 @@ impl Progressed {
     }
 }
 
-/// Bytes of a window of a capture: about as many as some ten thousand of its packets take, by the
-/// first ones.
-fn window_len(file: &Arc<dyn ReadFile>) -> u64 {
-    let (mut records, mut end) = (0, 0);
+/// Sections and interfaces. Layouts of the same file begin alike, so these tell them apart.
+fn extent(layout: &Layout) -> (usize, usize) {
+    (layout.sections.len(), layout.interfaces.len())
+}
+
+/// Looks at the first packets of a capture. Returns the bytes of a window, about as many as some
+/// ten thousand packets take, and the interfaces that guesses may count on, besides what is known.
+fn look(file: &Arc<dyn ReadFile>, known: &Layout) -> (u64, Layout) {
+    let (mut records, mut end, mut layout) = (0, 0, known.clone());
     if let Ok(mut reader) = CaptureReader::open(Reader::new(Arc::clone(file))) {
-        while end < 1 << 20 && matches!(reader.next(), Ok(Some(_))) {
+        reader.stop_at(LOOK_LEN);
+        while end < LOOK_LEN && matches!(reader.next(), Ok(Some(_))) {
             (records, end) = (records + 1, reader.position());
         }
+        layout = reader.layout().clone();
     }
-    let mean = end.checked_div(records).unwrap_or(0);
-    (mean * WINDOW_RECORDS).next_power_of_two().clamp(WINDOW_MIN, WINDOW_MAX)
+    let mean: u64 = end.checked_div(records).unwrap_or(0);
+    let window = (mean * WINDOW_RECORDS).next_power_of_two().clamp(WINDOW_MIN, WINDOW_MAX);
+    (window, layout)
 }

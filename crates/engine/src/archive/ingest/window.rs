@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::stream::{ReadChunk, Window, WindowRead};
-use super::{Ingest, Run, Step};
+use super::{Ingest, Run, Step, schedule};
 use crate::archive::ArchiveError;
 use crate::archive::builder::{CHUNK_RECORDS_MAX, Chunk, Decoder, Ended};
 use crate::archive::device::{PacketDevice, PacketKey, SegmentFailed};
@@ -26,28 +26,39 @@ impl Ingest<'_> {
     ) -> WindowRead {
         let mut device = run.device.packets();
         loop {
-            match self.read_packets(run, decoder, window, device) {
-                Ok(read) => return read,
+            let mut chunks = Vec::new();
+            match self.read_packets(run, decoder, window, device, &mut chunks) {
+                Ok(read) => return WindowRead { chunks, ..read },
                 Err(trouble) => run.device.frames_failed(&trouble),
             }
+            let chunks: Vec<Chunk> = chunks.into_iter().map(|read| read.chunk).collect();
+            run.queue.release(schedule::bytes(&chunks));
+            run.unused(chunks);
             device = None;
         }
     }
 
+    /// Reads a window, and appends its chunks.
     fn read_packets(
         &self,
         run: &Run<'_>,
         decoder: &mut Decoder,
         window: &Window,
         device: Option<&Arc<dyn PacketDevice>>,
+        chunks: &mut Vec<ReadChunk>,
     ) -> Result<WindowRead, SegmentFailed> {
-        let nothing =
-            |ended| WindowRead { start: None, chunks: Vec::new(), end: window.bytes.start, ended };
+        let nothing = |start, ended| WindowRead {
+            start,
+            layout: Arc::clone(&window.layout),
+            chunks: Vec::new(),
+            end: window.bytes.start,
+            ended,
+        };
         let start = match window.start {
             Some(start) => start,
             None => match guess(window) {
                 Some(start) => start,
-                None => return Ok(nothing(Ok(Ended::Full))),
+                None => return Ok(nothing(None, Ok(Ended::Full))),
             },
         };
         let path = &window.shared.path;
@@ -55,13 +66,10 @@ impl Ingest<'_> {
         let reader = CaptureReader::resume(source, (*window.layout).clone(), start);
         let mut reader = match reader.map_err(ArchiveError::capture(path)) {
             Ok(reader) => reader,
-            Err(error) => {
-                let start = Some((start, Arc::clone(&window.layout)));
-                return Ok(WindowRead { start, ..nothing(Err(error)) });
-            }
+            Err(error) => return Ok(nothing(Some(start), Err(error))),
         };
         reader.list_statistics();
-        let mut chunks = Vec::new();
+        reader.stop_at(window.bytes.end);
         let mut layout = Arc::clone(&window.layout);
         let ended = loop {
             let mut chunk = self.empty_chunk(run);
@@ -86,14 +94,15 @@ impl Ingest<'_> {
                 layout = Arc::new(known.clone());
             }
             let told = reader.take_listed();
+            run.queue.hold(chunk.bytes());
             chunks.push(ReadChunk { chunk, layout: Arc::clone(&layout), told });
             match ended {
                 Ok(Ended::Full) if reader.position() < window.bytes.end => {}
                 ended => break ended,
             }
         };
-        let (start, end) = (Some((start, Arc::clone(&window.layout))), reader.position());
-        Ok(WindowRead { start, chunks, end, ended })
+        let (layout, end) = (Arc::clone(&window.layout), reader.position());
+        Ok(WindowRead { start: Some(start), layout, chunks: Vec::new(), end, ended })
     }
 
     /// Fills a chunk with packets of the window.
@@ -145,9 +154,13 @@ fn finish_on_device(
             packet::decode(record.link, record.swapped, record.data, &mut headers);
             keys.push(PacketKey::of(&Packet::new(&record, &headers), &run.kept));
         }
-        run.device.refused(keys.len() as u64);
     }
-    chunk.finish_on_device(&keys)
+    let is_on_device = chunk.on_device().is_some();
+    chunk.finish_on_device(&keys)?;
+    if is_on_device {
+        run.device.frames_done(keys.len() as u64);
+    }
+    Ok(())
 }
 
 /// Where the first packet of a window may start.

@@ -83,24 +83,37 @@ impl Ingest<'_> {
         layout: &Layout,
         chunks: Vec<Chunk>,
     ) -> Result<Vec<Chunk>, ArchiveError> {
-        let failed = ArchiveError::capture(&shared.path);
+        let path = &shared.path;
         let mut decoder = Decoder::new(self.archive.settings().fields);
-        let read_again = |chunk: Chunk| {
-            if chunk.on_device().is_none() {
-                return Ok(chunk);
+        let read_again = |mut old: Chunk| {
+            if old.on_device().is_none() {
+                return Ok(old);
             }
-            let (bytes, records) = (chunk.bytes_of_capture(), chunk.records());
             // Gives the device's memory back.
-            drop(chunk);
-            let source = Reader::new(Arc::clone(&shared.file));
-            let mut reader = CaptureReader::resume(source, layout.clone(), bytes.start)?;
+            old.leave_device();
             let mut chunk = self.empty_chunk(run);
-            chunk.start(&mut decoder, &mut reader, shared.with_sums);
-            chunk.read(&mut decoder, &mut reader, records, bytes.end)?;
-            chunk.finish(&mut decoder, &mut reader);
+            let mut read = || -> Result<(), CaptureError> {
+                let bytes = old.bytes_of_capture();
+                let source = Reader::new(Arc::clone(&shared.file));
+                let mut reader = CaptureReader::resume(source, layout.clone(), bytes.start)?;
+                reader.stop_at(bytes.end);
+                chunk.start(&mut decoder, &mut reader, shared.with_sums);
+                chunk.read(&mut decoder, &mut reader, old.records(), bytes.end)?;
+                if reader.position() < bytes.end {
+                    // Behind the last packet there may be other blocks.
+                    reader.next()?;
+                }
+                chunk.finish(&mut decoder, &mut reader);
+                Ok(())
+            };
+            read().map_err(ArchiveError::capture(path))?;
+            if !chunk.has_places_of(&old) {
+                let error = std::io::Error::other("the file has changed while it was read");
+                return Err(ArchiveError::io("read", path, error));
+            }
             Ok(chunk)
         };
-        chunks.into_iter().map(read_again).collect::<Result<_, CaptureError>>().map_err(failed)
+        chunks.into_iter().map(read_again).collect()
     }
 
     /// Who may read what is made of a file: whoever may read that.
