@@ -47,9 +47,10 @@ use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
 /// With --fields, more fields are indexed, so that filters and top can answer them without reading
 /// packets; the index gets larger. The archive remembers this until --fields none.
 ///
-/// With --device cuda, a GPU decodes the headers of packets, finds their flows and sorts them. Rare
-/// headers are left to the CPU; the summary says how many. The index is the same, byte for byte. If
-/// the GPU fails, the CPU continues. --device auto means the CPU.
+/// With --device cuda and --codec auto, a GPU decodes the headers of packets, finds their flows and
+/// sorts them. Rare headers are left to the CPU; the summary says how many. With another codec, it
+/// sorts segments and builds their bitmaps. The index is the same, byte for byte. If the GPU fails,
+/// the CPU continues. --device auto means the CPU.
 ///
 /// All threads take in a capture together, and the index does not depend on their number.
 #[derive(Debug, clap::Args)]

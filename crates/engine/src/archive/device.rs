@@ -44,7 +44,8 @@ pub trait SegmentDevice: Send + std::fmt::Debug {
 /// What a segment is sorted by.
 #[derive(Debug, Clone)]
 pub struct SegmentKeys<'a> {
-    /// For each word of a key, that word of every flow. No two flows are alike.
+    /// For each word of a key, that word of every flow. A flow is there once for each chunk that
+    /// has it, in the order of the chunks.
     pub words: [&'a [u64]; KEY_WORDS],
     /// The flow of each record, in order of arrival.
     pub flow_of: &'a [u32],

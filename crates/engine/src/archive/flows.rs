@@ -31,6 +31,12 @@ pub(super) fn hash<const N: usize>(key: &[u64; N], secret: u64) -> u64 {
     fold(hash, 0x9E37_79B9_7F4A_7C15)
 }
 
+/// Whether keys are equal, without a branch for each word: usually they are.
+#[inline(always)]
+fn are_equal<const N: usize>(a: &[u64; N], b: &[u64; N]) -> bool {
+    a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+}
+
 /// Numbers keys as they come: the same key, the same number.
 #[derive(Debug)]
 pub(super) struct Interner<const N: usize> {
@@ -38,6 +44,8 @@ pub(super) struct Interner<const N: usize> {
     /// of its hash above; 0 is free. There is a power of two of them, and at most half are taken.
     slots: Vec<u32>,
     entries: Vec<Entry<N>>,
+    /// The bits that are set in any key, word by word.
+    bits: [u64; N],
     secret: u64,
 }
 
@@ -54,7 +62,7 @@ const SLOTS_MIN: usize = 1 << 10;
 impl<const N: usize> Interner<N> {
     pub(super) fn new() -> Self {
         let secret = RandomState::new().hash_one(N);
-        Self { slots: vec![0; SLOTS_MIN], entries: Vec::new(), secret }
+        Self { slots: vec![0; SLOTS_MIN], entries: Vec::new(), bits: [0; N], secret }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -68,6 +76,7 @@ impl<const N: usize> Interner<N> {
 
     pub(super) fn clear(&mut self) {
         self.entries.clear();
+        self.bits = [0; N];
         self.slots.fill(0);
     }
 
@@ -120,9 +129,7 @@ impl<const N: usize> Interner<N> {
             }
             if (found ^ high) & !bits == 0 {
                 let number = (found & bits) - 1;
-                // No branch for each word: usually all words are equal.
-                let pairs = self.entries[number as usize].key.iter().zip(key);
-                if pairs.fold(0, |differ, (a, b)| differ | (a ^ b)) == 0 {
+                if are_equal(&self.entries[number as usize].key, key) {
                     return number;
                 }
             }
@@ -135,6 +142,7 @@ impl<const N: usize> Interner<N> {
         let number = u32::try_from(self.entries.len()).unwrap_or(u32::MAX - 1);
         self.slots[slot] = low_half(hash >> 32) & !self.number_bits() | (number + 1);
         self.entries.push(Entry { key: *key, volume: Volume::default() });
+        self.bits.iter_mut().zip(key).for_each(|(bits, word)| *bits |= word);
         if self.entries.len() * 2 > self.slots.len() {
             self.grow();
         }
@@ -201,6 +209,9 @@ impl Flows {
 
     /// Packets whose headers are odd.
     pub(super) fn odd_packets(&self) -> u64 {
+        if !is_odd(&self.narrow.bits) {
+            return 0;
+        }
         let odd = self.narrow.entries.iter().filter(|entry| is_odd(&entry.key));
         odd.map(|entry| u64::from(entry.volume.packets)).sum()
     }
@@ -219,16 +230,9 @@ impl Flows {
         volume.excess += u64::from(excess);
     }
 
-    /// The bits that are set in any flow, word by word.
+    /// The bits that are set in any flow, word by word, and those in any wide part.
     pub(super) fn bits_used(&self) -> (Narrow, Wide) {
-        fn all<const N: usize>(keys: &Interner<N>) -> [u64; N] {
-            let mut bits = [0; N];
-            for key in keys.keys() {
-                bits.iter_mut().zip(key).for_each(|(bits, word)| *bits |= word);
-            }
-            bits
-        }
-        (all(&self.narrow), all(&self.wide))
+        (self.narrow.bits, self.wide.bits)
     }
 }
 
@@ -476,7 +480,7 @@ impl Conversations {
     fn push(&mut self, key: &Narrow, volume: Volume, flow: u32) {
         let Volume { packets, excess } = volume;
         self.first_rows[flow as usize] = self.rows;
-        if self.rows > 0 && *key == self.last {
+        if self.rows > 0 && are_equal(key, &self.last) {
             self.add(volume);
             return;
         }

@@ -39,6 +39,8 @@ pub(in crate::archive) struct Chunk {
     /// When each record was captured, and where it starts.
     times: Vec<u64>,
     offsets: Vec<u64>,
+    /// The earliest and the latest time.
+    time_range: Option<(u64, u64)>,
     base: u64,
     /// Checksums of the bytes from the start of the chunk to each record, and to its end, if there
     /// are to be any.
@@ -209,6 +211,7 @@ impl Chunk {
             own: own(keep),
             times: Vec::new(),
             offsets: Vec::new(),
+            time_range: None,
             base: 0,
             sums: None,
             end: 0,
@@ -233,6 +236,7 @@ impl Chunk {
         self.own.iter_mut().for_each(Plane::clear);
         self.times.clear();
         self.offsets.clear();
+        self.time_range = None;
         (self.wire_bytes, self.captured_bytes) = (0, 0);
         self.on_device = None;
         self.base = reader.position();
@@ -346,11 +350,11 @@ impl Chunk {
     /// Takes in a packet that goes to the device; returns whether the device goes on.
     #[inline(always)]
     fn send(&mut self, record: &Record<'_>) -> bool {
+        self.take_times(&[record.time_ns]);
         let Some(on_device) = &mut self.on_device else { return false };
         let Some(frames) = &mut on_device.frames else { return false };
         self.wire_bytes += u64::from(record.wire_len);
         self.captured_bytes += record.data.len() as u64;
-        self.times.push(record.time_ns);
         self.offsets.push(record.offset);
         let interface = u16::try_from(record.interface).unwrap_or(u16::MAX);
         frames.push((record.link.0, interface), record.wire_len, record.data);
@@ -492,14 +496,23 @@ impl Chunk {
         for (plane, digits) in self.own.iter_mut().zip(&pending.own) {
             plane.extend(&digits[..len]);
         }
-        self.times.extend_from_slice(&pending.times[..len]);
+        self.take_times(&pending.times[..len]);
         self.offsets.extend_from_slice(&pending.offsets[..len]);
+    }
+
+    /// Takes in when records were captured.
+    #[inline(always)]
+    fn take_times(&mut self, times: &[u64]) {
+        let Some(&first) = times.first() else { return };
+        let (least, most) = self.time_range.unwrap_or((first, first));
+        let range = times.iter().fold((least, most), |(a, b), &time| (a.min(time), b.max(time)));
+        self.time_range = Some(range);
+        self.times.extend_from_slice(times);
     }
 
     /// The times of its earliest and its latest packet.
     pub(super) fn times(&self) -> Option<(u64, u64)> {
-        let times = self.times.iter();
-        times.clone().min().zip(times.max()).map(|(&first, &last)| (first, last))
+        self.time_range
     }
 
     /// Appends a record whose flow is known by its key; what it has for itself is appended by
