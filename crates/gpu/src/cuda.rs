@@ -91,6 +91,8 @@ pub struct CudaDevice {
     /// Memory on the device, and pinned memory.
     memory: Lent,
     pinned: Lent,
+    /// Events that nobody uses: making one takes as long as a launch.
+    events: Mutex<Vec<u64>>,
 }
 
 /// The kernels that are on the device.
@@ -151,6 +153,7 @@ impl CudaDevice {
             device,
             context,
             streams: [ptr::null_mut(); 3],
+            events: Mutex::default(),
             loaded: Mutex::default(),
             memory: Lent::default(),
             pinned: Lent::default(),
@@ -314,6 +317,9 @@ fn width_of(arg: &Arg) -> usize {
     }
 }
 
+/// Events that are kept, at most.
+const IDLE_EVENTS_MAX: usize = 256;
+
 impl Sealed for CudaDevice {}
 
 impl Device for CudaDevice {
@@ -437,18 +443,18 @@ impl Device for CudaDevice {
 
     fn record(&self, stream: Stream) -> Result<u64, DeviceError> {
         self.enter()?;
-        let mut event: sys::CUevent = ptr::null_mut();
-        // Waiting threads sleep; times are recorded, since the flag that turns that off is not set.
-        let flags = sys::CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32;
-        // SAFETY: the context is current.
-        check(unsafe { sys::cuEventCreate(&mut event, flags) }, "making an event", 0)?;
-        // SAFETY: both are ours.
-        let recorded = unsafe { sys::cuEventRecord(event, self.stream(stream)) };
+        let event = match self.idle_events().pop() {
+            Some(event) => event,
+            None => self.make_event()?,
+        };
+        // SAFETY: both are ours. What waits for the event since an earlier time waits for what was
+        // recorded then.
+        let recorded = unsafe { sys::cuEventRecord(pointer_of(event), self.stream(stream)) };
         if recorded != CUresult::CUDA_SUCCESS {
-            self.drop_event(number_of(event));
+            self.destroy_event(event);
         }
         check(recorded, "recording an event", 0)?;
-        Ok(number_of(event))
+        Ok(event)
     }
 
     fn wait_in(&self, stream: Stream, event: u64) -> Result<(), DeviceError> {
@@ -475,9 +481,34 @@ impl Device for CudaDevice {
     }
 
     fn drop_event(&self, event: u64) {
+        let mut idle = self.idle_events();
+        if idle.len() < IDLE_EVENTS_MAX {
+            idle.push(event);
+            return;
+        }
+        drop(idle);
+        self.destroy_event(event);
+    }
+}
+
+impl CudaDevice {
+    fn idle_events(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make_event(&self) -> Result<u64, DeviceError> {
+        let mut event: sys::CUevent = ptr::null_mut();
+        // Waiting threads sleep; times are recorded, since the flag that turns that off is not set.
+        let flags = sys::CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32;
+        // SAFETY: the context is current.
+        check(unsafe { sys::cuEventCreate(&mut event, flags) }, "making an event", 0)?;
+        Ok(number_of(event))
+    }
+
+    fn destroy_event(&self, event: u64) {
         let _ = self.enter();
-        // SAFETY: `record` gave the event, and nobody uses it any more. The driver keeps it until
-        // the device has come to it.
+        // SAFETY: `make_event` made it, and nobody uses it any more. The driver keeps it until the
+        // device has come to it.
         let _ = unsafe { sys::cuEventDestroy_v2(pointer_of(event)) };
     }
 }
@@ -485,6 +516,9 @@ impl Device for CudaDevice {
 impl Drop for CudaDevice {
     fn drop(&mut self) {
         let _ = self.settle();
+        for event in std::mem::take(&mut *self.idle_events()) {
+            self.destroy_event(event);
+        }
         for module in self.loaded().modules.values() {
             // SAFETY: nothing runs any more, and the functions in it go with `self`.
             let _ = unsafe { sys::cuModuleUnload(*module) };

@@ -56,6 +56,8 @@ pub(crate) const CHUNK_WORDS: usize = 16;
 /// Words of a packet that the host has decoded.
 pub(crate) const SENT_WORDS: usize = 19;
 
+/// Bytes that small memory is cut from.
+const SLAB_BYTES: usize = 64 << 20;
 /// Frames of a chunk that there is room for at first.
 const FRAMES_FIRST: usize = BATCH_FRAMES;
 /// Sets of fields whose masks are kept on the device.
@@ -77,6 +79,9 @@ struct Shared {
     device: Arc<dyn Device>,
     pool: Arc<Pool>,
     sending: Sending,
+    /// Held while work is handed to the device, which threads would wait for in the driver if they
+    /// did it at the same time, call by call.
+    handing: Mutex<()>,
     masks: Mutex<Vec<([u64; KEY_WORDS], Arc<Memory>)>>,
     /// The chunks that can be sorted, by their numbers.
     finished: Mutex<HashMap<u64, Arc<Finished>>>,
@@ -96,10 +101,17 @@ static CHUNKS: AtomicU64 = AtomicU64::new(0);
 impl GpuPackets {
     /// Packets on a device.
     pub fn new(device: Arc<dyn Device>) -> Self {
+        Self::with_slabs(device, SLAB_BYTES)
+    }
+
+    /// The same, cutting small memory from pieces of so many bytes; with 0, each is allocated by
+    /// itself, so that a device that checks memory sees what is written beside it.
+    pub fn with_slabs(device: Arc<dyn Device>, slab_bytes: usize) -> Self {
         let shared = Shared {
-            pool: Pool::new(Arc::clone(&device)),
+            pool: Pool::new(Arc::clone(&device), slab_bytes),
             device,
             sending: Sending::default(),
+            handing: Mutex::default(),
             masks: Mutex::default(),
             finished: Mutex::default(),
             turn: Mutex::default(),

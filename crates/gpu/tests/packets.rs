@@ -26,7 +26,7 @@ use tapdex_gpu::packets::{GpuPackets, RECORDS_MAX};
 use tapdex_gpu::testing::{is_large, on_gpu};
 
 fn packets(seed: u64) -> GpuPackets {
-    GpuPackets::new(tapdex_gpu::testing::device(seed).unwrap())
+    GpuPackets::with_slabs(tapdex_gpu::testing::device(seed).unwrap(), 0)
 }
 
 fn below(random: &mut Random, end: usize) -> usize {
@@ -419,7 +419,7 @@ fn memory_is_used_again() {
         return;
     }
     let host = HostDevice::new(1).unwrap();
-    let device = GpuPackets::new(Arc::clone(&host) as Arc<dyn Device>);
+    let device = GpuPackets::with_slabs(Arc::clone(&host) as Arc<dyn Device>, 0);
     let kept = all_kept();
     let chunks = [frames(Kind::Mixed, 300, 90, 0, 1), frames(Kind::Mixed, 300, 90, 0, 2)];
     let mut used = Vec::new();
@@ -532,7 +532,7 @@ fn a_device_may_be_lost_at_any_call() {
     let kept = all_kept();
     let segment = small_segment();
     let run = |host: &Arc<HostDevice>| {
-        let device = GpuPackets::new(Arc::clone(host) as Arc<dyn Device>);
+        let device = GpuPackets::with_slabs(Arc::clone(host) as Arc<dyn Device>, 0);
         let result = check(&device, "lost", &kept, &segment, 30);
         if result.is_err() {
             // It is not asked again.
@@ -568,17 +568,23 @@ fn memory_may_run_out_at_any_allocation() {
     if on_gpu() {
         return;
     }
+    assert!(run_out_of_memory(0) > 40);
+    // Small memory is cut from slabs then; large memory is still allocated by itself.
+    assert!(run_out_of_memory(1 << 14) < 40);
+}
+
+/// Has memory run out at any allocation; returns how many there are.
+fn run_out_of_memory(slab_bytes: usize) -> u64 {
     let kept = all_kept();
     let segment = small_segment();
     let host = HostDevice::new(1).unwrap();
-    let device = GpuPackets::new(Arc::clone(&host) as Arc<dyn Device>);
+    let device = GpuPackets::with_slabs(Arc::clone(&host) as Arc<dyn Device>, slab_bytes);
     sound(&device, "enough", &kept, &segment, 30);
     let allocations = host.allocations();
-    println!("{allocations} allocations");
-    assert!(allocations > 40);
+    println!("{allocations} allocations with slabs of {slab_bytes} bytes");
     for at in 1..=allocations {
         let host = HostDevice::new(at).unwrap();
-        let device = GpuPackets::new(Arc::clone(&host) as Arc<dyn Device>);
+        let device = GpuPackets::with_slabs(Arc::clone(&host) as Arc<dyn Device>, slab_bytes);
         // Once: what is idle is freed, and the second try succeeds.
         host.fail_allocations(at, 1);
         sound(&device, &format!("allocation {at}, once"), &kept, &segment, 30);
@@ -594,4 +600,5 @@ fn memory_may_run_out_at_any_allocation() {
         drop(device);
         assert_eq!((host.memory_used(), host.memory_pinned()), (0, 0), "allocation {at}");
     }
+    allocations
 }

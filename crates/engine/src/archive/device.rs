@@ -207,6 +207,12 @@ impl Frames {
         data.get(..self.used).unwrap_or_default()
     }
 
+    /// Heads and bytes together, if nothing lies between them.
+    pub fn heads_and_data(&self) -> Option<&[u8]> {
+        let data_end = HEAD_BYTES * BATCH_FRAMES + self.used;
+        self.memory.bytes().get(..data_end).filter(|_| self.is_full())
+    }
+
     /// Adds a frame; there is room for it.
     #[inline(always)]
     pub fn push(&mut self, (link, interface): (u16, u16), wire_len: u32, data: &[u8]) {

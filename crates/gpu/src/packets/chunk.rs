@@ -9,7 +9,7 @@ use tapdex_engine::archive::device::{
 };
 use tapdex_engine::index::Width;
 
-use super::pool::{Busy, DATA_START, Lent, Pool, ROOM_BYTES, Room, addresses, lock};
+use super::pool::{Busy, DATA_START, Lent, Pool, ROOM_BYTES, addresses, lock};
 use super::{BadPackets, Failed, SENT_WORDS, Shared, figures};
 use crate::column::{args, u32_of};
 use crate::device::{Arg, DeviceError, Stream};
@@ -191,6 +191,7 @@ impl Chunk {
     pub(super) fn new(shared: &Arc<Shared>, number: u64, kept: &Kept) -> Result<Self, Failed> {
         let room = shared.frames_first.load(Ordering::Relaxed);
         let small = shared.pool.lend(SMALL_BYTES)?;
+        let _handing = lock(&shared.handing);
         shared.device.fill(Stream::Compute, small.address(), 0, SMALL_BYTES)?;
         Ok(Self {
             number,
@@ -266,6 +267,7 @@ impl Chunk {
             return Err(BadPackets::TooMany { records, most: CHUNK_FRAMES_MAX }.into());
         }
         let (mask, small) = (self.mask.address(), self.small.address());
+        let _handing = lock(&shared.handing);
         let decoded = self.make_room(shared, records)?;
         if count == 0 {
             return Ok(());
@@ -273,9 +275,14 @@ impl Chunk {
         let (device, sending) = (&shared.device, &shared.sending);
         let stage = sending.stage(&shared.pool)?;
         let data = stage.address() + DATA_START as u64;
-        device.copy_in(Stream::In, heads, stage.address())?;
-        if !bytes.is_empty() {
-            device.copy_in(Stream::In, bytes, data)?;
+        match frames.heads_and_data() {
+            Some(all) => device.copy_in(Stream::In, all, stage.address())?,
+            None => {
+                device.copy_in(Stream::In, heads, stage.address())?;
+                if !bytes.is_empty() {
+                    device.copy_in(Stream::In, bytes, data)?;
+                }
+            }
         }
         sending.sent(device, frames.into_memory())?;
         let mut args = args![
@@ -310,8 +317,11 @@ impl Chunk {
             let records = u32_of(self.frames);
             let (small, list) = (self.small.address(), decoded.refused.address());
             let args = args![small, list, records, room.address()];
+            let handing = lock(&shared.handing);
             shared.launch("group", "group_refused", self.frames, args)?;
-            let room = Busy::new(&shared.device, Stream::Compute, room)?.wait()?;
+            let busy = Busy::new(&shared.device, Stream::Compute, room)?;
+            drop(handing);
+            let room = busy.wait()?;
             let mut numbers = longs(room.bytes());
             let mut next = || numbers.next().map_or(usize::MAX, |number| number as usize);
             let count = next();
@@ -365,8 +375,12 @@ impl Chunk {
             }
             self.send_keys(shared, &decoded, &refused, keys)?;
             let groups = Groups::new(&shared.pool, self.frames, slots)?;
-            self.group(shared, &decoded, &groups)?;
-            let room = self.publish(shared)?;
+            let busy = {
+                let _handing = lock(&shared.handing);
+                self.group(shared, &decoded, &groups)?;
+                self.publish(shared)?
+            };
+            let room = busy.wait()?;
             figures = self.figures(room.bytes(), slots, &mut finished)?;
             drop(room);
             finished.at = Some(self.keep(shared, &decoded, &groups, &finished)?);
@@ -391,6 +405,7 @@ impl Chunk {
             for ((place, &record), key) in places.iter_mut().zip(records).zip(keys) {
                 pack(place, record, key);
             }
+            let _handing = lock(&shared.handing);
             let stage = sending.stage(&shared.pool)?;
             let sent = room.bytes().get(..keys.len() * SENT_BYTES).unwrap_or_default();
             device.copy_in(Stream::In, sent, stage.address())?;
@@ -478,12 +493,12 @@ impl Chunk {
         Ok(run("group_count", self.frames, args)?)
     }
 
-    /// Waits for the few numbers.
-    fn publish(&self, shared: &Shared) -> Result<Room, Failed> {
+    /// Has the few numbers put into a room.
+    fn publish(&self, shared: &Shared) -> Result<Busy, Failed> {
         let room = shared.pool.room()?;
         let args = args![self.small.address(), u32_of(SMALL_BYTES / 4), room.address()];
         launch(&*shared.device, "scan", "scan_publish", (1, SMALL_THREADS), args)?;
-        Ok(Busy::new(&shared.device, Stream::Compute, room)?.wait()?)
+        Ok(Busy::new(&shared.device, Stream::Compute, room)?)
     }
 
     /// What the few numbers say.
@@ -562,6 +577,7 @@ impl Chunk {
             kept.flow_of.address(),
         ]);
         args.extend(addresses(&kept.own).map(Arg::from));
+        let _handing = lock(&shared.handing);
         shared.launch("group", "group_keep", *records, &args)?;
         Ok(kept)
     }

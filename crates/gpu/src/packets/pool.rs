@@ -20,8 +20,10 @@ const _: () = assert!(DATA_START + BATCH_FRAMES * FRAME_BYTES == ROOM_BYTES);
 const SENT_MAX: usize = 16;
 /// Places on the device that rooms are copied to before one is used again.
 const STAGES: usize = 8;
-/// The least memory that is handed out.
+/// The least memory that is handed out, and what pieces of slabs start at multiples of.
 const BYTES_MIN: usize = 256;
+/// A slab has room for at least so many pieces.
+const PIECES_MIN: usize = 8;
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -34,28 +36,80 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 pub(super) struct Pool {
     device: Arc<dyn Device>,
-    idle: Mutex<BTreeMap<usize, Vec<Memory>>>,
+    idle: Mutex<BTreeMap<usize, Vec<Block>>>,
+    /// Bytes of the memory that small pieces are cut from; 0 if each is allocated by itself.
+    slab_bytes: usize,
+    /// What pieces are cut from now.
+    slab: Mutex<Option<Slab>>,
     rooms: Mutex<Vec<Pinned>>,
     /// Nothing is kept any more.
     closed: AtomicBool,
 }
 
+/// Memory that pieces are cut from.
+#[derive(Debug)]
+struct Slab {
+    memory: Arc<Memory>,
+    used: usize,
+}
+
+/// Memory that is lent and given back: allocated by itself, or a piece of a slab, which is freed
+/// when all its pieces are.
+#[derive(Debug)]
+enum Block {
+    Whole(Memory),
+    Piece { slab: Arc<Memory>, start: usize, len: usize },
+}
+
+impl Block {
+    fn address(&self) -> Address {
+        match self {
+            Self::Whole(memory) => memory.address(),
+            Self::Piece { slab, start, .. } => slab.address() + *start as u64,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Whole(memory) => memory.len(),
+            Self::Piece { len, .. } => *len,
+        }
+    }
+}
+
 impl Pool {
-    pub(super) fn new(device: Arc<dyn Device>) -> Arc<Self> {
-        let (idle, rooms) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { device, idle, rooms, closed: AtomicBool::new(false) })
+    pub(super) fn new(device: Arc<dyn Device>, slab_bytes: usize) -> Arc<Self> {
+        let (idle, rooms, slab) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Arc::new(Self { device, idle, slab_bytes, slab, rooms, closed: AtomicBool::new(false) })
     }
 
     /// Memory for kernels, at least so many bytes; if there is no room, once more after all that is
     /// idle was freed.
     pub(super) fn lend(self: &Arc<Self>, bytes: usize) -> Result<Lent, DeviceError> {
         let bytes = rounded(bytes);
-        let found = self.take(bytes);
-        let memory = match found {
-            Some(memory) => memory,
-            None => self.once_more(|| Memory::new(&self.device, bytes))?,
+        let found = self.take(bytes).or_else(|| self.cut(bytes));
+        let block = match found {
+            Some(block) => block,
+            None => Block::Whole(self.once_more(|| Memory::new(&self.device, bytes))?),
         };
-        Ok(Lent { memory: Some(memory), pool: Arc::clone(self) })
+        Ok(Lent { block: Some(block), pool: Arc::clone(self) })
+    }
+
+    /// A piece of a slab; `None` if it is too large for that, or there is no room for another slab.
+    fn cut(&self, bytes: usize) -> Option<Block> {
+        let bytes = bytes.next_multiple_of(BYTES_MIN);
+        if bytes > self.slab_bytes / PIECES_MIN {
+            return None;
+        }
+        let mut slab = lock(&self.slab);
+        if slab.as_ref().is_none_or(|slab| slab.used + bytes > self.slab_bytes) {
+            let memory = Arc::new(Memory::new(&self.device, self.slab_bytes).ok()?);
+            *slab = Some(Slab { memory, used: 0 });
+        }
+        let Slab { memory, used } = slab.as_mut()?;
+        let start = *used;
+        *used += bytes;
+        Some(Block::Piece { slab: Arc::clone(memory), start, len: bytes })
     }
 
     /// Memory that is not given back.
@@ -64,14 +118,14 @@ impl Pool {
     }
 
     /// Idle memory of that size, or up to twice as much.
-    fn take(&self, bytes: usize) -> Option<Memory> {
+    fn take(&self, bytes: usize) -> Option<Block> {
         let mut idle = lock(&self.idle);
         let (&len, list) = idle.range_mut(bytes..=bytes.saturating_mul(2)).next()?;
-        let memory = list.pop();
+        let block = list.pop();
         if list.is_empty() {
             idle.remove(&len);
         }
-        memory
+        block
     }
 
     /// Memory of the host that the device copies from and to.
@@ -102,8 +156,9 @@ impl Pool {
     pub(super) fn clear(&self) {
         // Freeing waits for the device: others need not.
         let idle = std::mem::take(&mut *lock(&self.idle));
+        let slab = lock(&self.slab).take();
         let rooms = std::mem::take(&mut *lock(&self.rooms));
-        drop((idle, rooms));
+        drop((idle, slab, rooms));
     }
 
     /// Frees all that is idle now and all that will be given back.
@@ -126,21 +181,21 @@ fn rounded(bytes: usize) -> usize {
 /// Memory for kernels, given back when dropped.
 #[derive(Debug)]
 pub(super) struct Lent {
-    memory: Option<Memory>,
+    block: Option<Block>,
     pool: Arc<Pool>,
 }
 
 impl Lent {
     pub(super) fn address(&self) -> Address {
-        self.memory.as_ref().map_or(0, Memory::address)
+        self.block.as_ref().map_or(0, Block::address)
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let Some(memory) = self.memory.take() else { return };
+        let Some(block) = self.block.take() else { return };
         if !self.pool.is_closed() {
-            lock(&self.pool.idle).entry(memory.len()).or_default().push(memory);
+            lock(&self.pool.idle).entry(block.len()).or_default().push(block);
         }
     }
 }
