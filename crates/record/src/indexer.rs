@@ -67,6 +67,9 @@ pub(crate) fn run(context: &Context<'_, '_>) {
     }
 }
 
+/// Bytes of memory for indexing, on any machine: packets that come in need memory, too.
+const MEMORY: u64 = 1 << 30;
+
 /// Indexes a recording, or puts that off.
 fn index(context: &Context<'_, '_>, storage: &Guarded<'_, '_>, recording: &Recording) {
     if !lock(context.keeper).has(recording.name()) {
@@ -75,6 +78,7 @@ fn index(context: &Context<'_, '_>, storage: &Guarded<'_, '_>, recording: &Recor
     let started = Instant::now();
     let mut ingest = Ingest::new(context.archive)
         .threads(context.threads)
+        .memory(Some(MEMORY))
         .storage(storage)
         .stop(context.queue.abandoned());
     if let Some(device) = context.device {
