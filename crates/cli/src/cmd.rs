@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+pub(crate) use tapdex_answers::counted;
 pub(crate) use tapdex_engine::chain;
 
 use tapdex_engine::archive::Segment;
@@ -37,7 +38,6 @@ mod interrupt;
 pub(crate) mod json;
 mod missing;
 pub(crate) mod output;
-mod packet_line;
 pub(crate) mod progress;
 mod temporary;
 
@@ -100,18 +100,6 @@ impl std::fmt::Display for Logged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("told already")
     }
-}
-
-/// A number with its noun: 1 packet, 2 packets.
-pub(crate) fn counted(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
-/// A JSON object, from names and values that are JSON already.
-pub(crate) fn json_object(members: &[(&str, String)]) -> String {
-    let members: Vec<String> =
-        members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
-    format!("{{{}}}", members.join(","))
 }
 
 /// A path for messages: canonical, and relative to the current folder if it is below it.

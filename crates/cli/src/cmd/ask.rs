@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use tapdex_answers::ask::{Answer, AskError};
+use tapdex_answers::lines::Incomplete;
+use tapdex_answers::missing::Missing;
 use tapdex_engine::archive::Archive;
 use tapdex_engine::query::filter::Syntax;
-use tapdex_engine::query::{Answers, BehindTags, Query, Search, SearchError};
+use tapdex_engine::query::{Answers, Query, SearchError};
 use tapdex_engine::time::{TimeRange, format_time, parse_time};
 
-use super::missing::{self, AllowArg, Story};
-use super::{filter_file, note};
+use super::missing::{self, AllowArg};
+use super::{counted, filter_file, json, note};
 
 /// The archive that commands use by default.
 pub(crate) const DEFAULT_ARCHIVE: &str = "tapdex-archive";
@@ -129,52 +132,19 @@ impl QuestionArgs {
     pub(crate) fn open(&self) -> anyhow::Result<Archive> {
         Ok(Archive::open(&self.archive.archive)?)
     }
-
-    /// Opens the archive, finds all packets that match, and reports what is left out.
-    pub(crate) fn records(&self, query: &Query) -> anyhow::Result<Answers> {
-        self.asked(query, Search::records)
-    }
-
-    /// The same for counting values, which the index may do.
-    pub(crate) fn rows(&self, query: &Query) -> anyhow::Result<Answers> {
-        self.asked(query, Search::rows)
-    }
-
-    /// The same for conversations, which the index may sum up.
-    pub(crate) fn rows_of_flows(&self, query: &Query) -> anyhow::Result<Answers> {
-        self.asked(query, Search::rows_of_flows)
-    }
-
-    fn asked<'q>(
-        &self,
-        query: &'q Query,
-        ask: fn(&Search<'q>) -> Result<Answers, SearchError>,
-    ) -> anyhow::Result<Answers> {
-        let answers = searched(ask(&self.open()?.search(query)?))?;
-        note_left_out(&answers, query);
-        Ok(answers)
-    }
 }
 
 /// An answer, or an error that says what to do.
-pub(crate) fn searched<T>(answer: Result<T, SearchError>) -> anyhow::Result<T> {
-    answer.map_err(|error| match error {
-        SearchError::TooManyConversations { .. } => {
+pub(crate) fn searched<T, E: Into<AskError>>(answer: Result<T, E>) -> anyhow::Result<T> {
+    answer.map_err(|error| match error.into() {
+        AskError::Search(error @ SearchError::TooManyConversations { .. }) => {
             let what = "narrow the filter, or the times with --from and --to";
             anyhow::anyhow!("{error}: {what}")
         }
+        // As it was before it became a part of something else, to find out the exit code.
+        AskError::Search(error) => error.into(),
         error => error.into(),
     })
-}
-
-/// Reports which links are left out, and whether no packet can match, which is an error in tcpdump.
-pub(crate) fn note_left_out(answers: &Answers, query: &Query) {
-    for refusal in answers.refused() {
-        note(&format!("packets of {} are left out: {}", refusal.link, refusal.reason));
-    }
-    if answers.rejects_all(query) {
-        note("the filter rejects all packets (libpcap: expression rejects all packets)");
-    }
 }
 
 /// Refuses to overwrite the captures that are being searched.
@@ -192,70 +162,30 @@ pub(crate) fn check_target(answers: &Answers, target: &Path) -> anyhow::Result<(
     Ok(())
 }
 
-/// Tells users of tcpdump what they may not expect, and why there may be no results.
-pub(crate) fn note_unseen(answers: &Answers, query: &Query) {
-    let packets = answers.outer_only(query);
-    if packets > 0 {
-        let verb = if packets == 1 { "was" } else { "were" };
-        let packets = super::counted(packets, "packet");
-        note(&format!(
-            "{packets} in tunnels, ICMP errors or PPPoE, or behind MPLS, {verb} judged by outer \
-             headers only; Wireshark would look inside"
-        ));
-    }
-    if let Some(unseen) = answers.behind_tags(query) {
-        note(&tagged_text(unseen));
-    }
-    if answers.count() == 0 {
-        note_times(answers, query);
-    }
+/// Tells what people should know about an answer, what was found, and what is missing; returns an
+/// error if it is incomplete and that is not allowed.
+pub(crate) fn finish<T>(answer: &Answer<T>, allow: AllowArg) -> anyhow::Result<()> {
+    notes(&answer.notes);
+    summary(answer, answer.matched, None);
+    missing::report(&answer.incomplete, allow)
 }
 
-/// Reports which times the archive has packets from, if the query is about other times only.
-fn note_times(answers: &Answers, query: &Query) {
-    if answers.segments.iter().any(|(_, answer)| !answer.pruned_by_time) {
-        return;
-    }
-    let Some((first, last)) = answers.covered() else {
-        return note("0 packets; the archive has none");
-    };
-    let TimeRange { from_ns, to_ns } = query.times();
-    let asked = [
-        (from_ns > 0).then(|| format!("from {}", format_time(from_ns))),
-        to_ns.map(|to| format!("to {}", format_time(to))),
-    ];
-    let asked: Vec<String> = asked.into_iter().flatten().collect();
-    let [first, last] = [first, last].map(format_time);
-    let asked = asked.join(" ");
-    note(&format!("0 packets; the archive covers {first} to {last}, you asked {asked}"));
+/// Tells what people should know about an answer.
+pub(crate) fn notes(notes: &[String]) {
+    notes.iter().for_each(|text| note(text));
 }
 
-/// The message that a filter does not look behind VLAN tags.
-pub(crate) fn tagged_text(BehindTags { packets, is_exact }: BehindTags) -> String {
-    let most = if is_exact { "" } else { "up to " };
-    format!(
-        "{most}{} behind VLAN tags would match, too; this filter does not look there, as tcpdump \
-         would not: --through-tags does",
-        super::counted(packets, "packet")
-    )
-}
-
-/// What is missing from an answer.
-pub(crate) fn missing(answers: &Answers) -> Vec<Story> {
-    missing::stories(&answers.gaps)
+/// What was found, on one line.
+pub(crate) fn summary<T>(answer: &Answer<T>, packets: u64, bytes: Option<u64>) {
+    let Answer { segments_read: read, segments: all, seconds, .. } = answer;
+    let bytes = bytes.map_or(String::new(), |bytes| format!(" {bytes} bytes,"));
+    let packets = counted(packets, "packet");
+    note(&format!("matched {packets},{bytes} {read}/{all} segments read, {:.3} s", seconds.0));
 }
 
 /// Writes what is missing, one JSON object per line.
-pub(crate) fn write_missing(answers: &Answers, out: &mut dyn Write) -> anyhow::Result<()> {
-    for story in missing(answers) {
-        line(out, format_args!(r#"{{"incomplete":{}}}"#, story.json()))?;
-    }
-    Ok(())
-}
-
-/// Reports what is missing; returns an error if the answer is incomplete and that is not allowed.
-pub(crate) fn finish(answers: &Answers, allow: AllowArg) -> anyhow::Result<()> {
-    missing::report(&missing(answers), allow)
+pub(crate) fn write_missing(missing: &[Missing], out: &mut dyn Write) -> anyhow::Result<()> {
+    missing.iter().try_for_each(|one| json::line(out, &Incomplete { incomplete: one.clone() }))
 }
 
 /// Writes a line; an error says that writing failed.

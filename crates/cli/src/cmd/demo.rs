@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use tapdex_answers::missing::missing as missing_of;
 use tapdex_engine::archive::{Archive, Ingest, Input};
 use tapdex_engine::capture::{self, FileFormat};
 use tapdex_engine::packet::{ETHERTYPE_IPV4, Encap, Headers, LinkType, decode, protocol};
@@ -16,8 +17,8 @@ use tapdex_engine::time::TimeRange;
 use tapdex_engine::traffic::{Profile, Traffic};
 use tapdex_report::table::{self, Align};
 
-use super::ask::{finish, line, searched};
-use super::missing::AllowArg;
+use super::ask::{line, searched};
+use super::missing::{self, AllowArg};
 use super::progress::Progress;
 use super::temporary::Folder;
 use super::{CANNOT_WRITE, Damaged, note};
@@ -162,7 +163,7 @@ fn compare(
     let query = Query::new(parsed, TimeRange::ALL);
     let answers = searched(archive.search(&query)?.count())?;
     let (found, took) = (answers.count(), started.elapsed());
-    finish(&answers, AllowArg::default())?;
+    missing::report(&missing_of(&answers.gaps), AllowArg::default())?;
     let started = Instant::now();
     let scan_found = if tcpdump { ask_tcpdump(path, &filter)? } else { scan(path, &query)? };
     Ok(Compared { filter, found, took, scan_found, scan_took: started.elapsed() })

@@ -1,18 +1,16 @@
 //! `tapdex flows`: the conversations that packets belong to.
 
-use std::borrow::Cow;
 use std::io::Write;
-use std::time::Instant;
 
 use anyhow::Context;
-use tapdex_engine::packet::{protocol, tcp_flags};
-use tapdex_engine::query::{Endpoint, Flow, FlowOrder, Flows};
+use tapdex_answers::ask::{Ask, Flows};
+use tapdex_answers::lines::Flow;
+use tapdex_engine::query::FlowOrder;
 use tapdex_engine::time::format_time;
 use tapdex_report::table::{self, Align};
 
-use super::ask::{QuestionArgs, finish, note_unseen, searched, write_missing};
+use super::ask::{QuestionArgs, finish, searched, write_missing};
 use super::progress::Progress;
-use super::search::summary;
 use super::{CANNOT_WRITE, counted, csv, json, note};
 
 /// Show the conversations that matching packets belong to.
@@ -98,92 +96,40 @@ impl From<SortArg> for FlowOrder {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let started = Instant::now();
     let query = args.question.query()?;
     let progress = Progress::new();
     progress.stage("searching");
-    // Other orders need the times of all packets.
-    let by_size = matches!(args.sort, SortArg::Bytes | SortArg::Packets) && !args.whole;
-    let mut answers = match by_size {
-        true => args.question.rows_of_flows(&query)?,
-        false => args.question.records(&query)?,
-    };
-    let found = answers.count();
-    progress.stage(&format!("summing up {}", counted(found, "packet")));
+    let archive = args.question.open()?;
     let most = if args.most == 0 { usize::MAX } else { args.most };
-    let flows = match args.whole {
-        true => searched(answers.whole_flows(&query, args.sort.into(), most))?,
-        false => searched(answers.flows(args.sort.into(), most))?,
-    };
+    let found = |packets| progress.stage(&format!("summing up {}", counted(packets, "packet")));
+    let ask = Ask::new(&archive, &query);
+    let answer = searched(ask.flows(args.sort.into(), most, args.whole, found))?;
     drop(progress);
-    print(args, &flows, out)?;
+    print(args, &answer.value.flows, out)?;
     if args.json {
-        write_missing(&answers, out)?;
+        write_missing(&answer.incomplete, out)?;
     }
     out.flush().context(CANNOT_WRITE)?;
-    note_unseen(&answers, &query);
-    if flows.other_packets > 0 {
-        let packets = counted(flows.other_packets, "packet");
+    let Flows { flows, conversations, packets, bytes, other_packets } = &answer.value;
+    if *other_packets > 0 {
+        let packets = counted(*other_packets, "packet");
         note(&format!("{packets} in no conversation: no IP header was found"));
     }
-    let shown = flows.flows.len();
     note(&format!(
         "{} of {} shown; all: {}, {}",
-        shown,
-        counted(flows.len as u64, "conversation"),
-        counted(flows.packets, "packet"),
-        counted(flows.bytes, "byte"),
+        flows.len(),
+        counted(*conversations, "conversation"),
+        counted(*packets, "packet"),
+        counted(*bytes, "byte"),
     ));
-    summary(&answers, found, None, started.elapsed().as_secs_f64());
-    finish(&answers, args.question.allow)
-}
-
-/// The name of what IP carries.
-fn protocol_name(number: u8) -> Cow<'static, str> {
-    protocol::name(number).map_or_else(|| number.to_string().into(), Cow::Borrowed)
-}
-
-/// VLAN ids, outer first; empty without.
-fn vlan(flow: &Flow) -> String {
-    match flow.vlans {
-        [0, 0] => String::new(),
-        [outer, 0] => outer.to_string(),
-        [outer, inner] => format!("{outer}.{inner}"),
-    }
+    finish(&answer, args.question.allow)
 }
 
 /// An end, with its port as in tcpdump.
-fn end_text(end: &Endpoint) -> String {
-    match end.port {
-        Some(port) => format!("{}.{port}", end.address),
-        None => end.address.to_string(),
-    }
-}
-
-fn seconds(ns: u64) -> String {
-    format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
-}
-
-/// A conversation for programs.
-fn record(flow: &Flow) -> json::Flow {
-    json::Flow {
-        start: json::Time(flow.first_ns),
-        duration: json::Rounded(seconds(flow.duration_ns())),
-        protocol: protocol_name(flow.protocol),
-        client: flow.client.address.to_string(),
-        client_port: flow.client.port,
-        server: flow.server.address.to_string(),
-        server_port: flow.server.port,
-        icmp_type: flow.icmp_type,
-        vlan: vlan(flow),
-        client_packets: flow.from_client.packets,
-        server_packets: flow.from_server.packets,
-        client_bytes: flow.from_client.bytes,
-        server_bytes: flow.from_server.bytes,
-        client_flags: tcp_flags(flow.from_client.tcp_flags),
-        server_flags: tcp_flags(flow.from_server.tcp_flags),
-        state: flow.state().unwrap_or_default(),
-        community_id: flow.community_id().to_string(),
+fn end_text(address: &str, port: Option<u16>) -> String {
+    match port {
+        Some(port) => format!("{address}.{port}"),
+        None => address.to_owned(),
     }
 }
 
@@ -208,18 +154,17 @@ const COLUMNS: [&str; 17] = [
     "community_id",
 ];
 
-fn print(args: &Args, flows: &Flows, out: &mut dyn Write) -> anyhow::Result<()> {
+fn print(args: &Args, flows: &[Flow], out: &mut dyn Write) -> anyhow::Result<()> {
     if args.json {
-        return flows.flows.iter().try_for_each(|flow| json::line(out, &record(flow)));
+        return flows.iter().try_for_each(|flow| json::line(out, flow));
     }
     if args.csv {
         csv::line(out, &COLUMNS.as_slice())?;
-        for flow in &flows.flows {
-            let f = record(flow);
-            let who = (f.start, &f.duration.0, &f.protocol, &f.client, f.client_port, &f.server);
+        for f in flows {
+            let who = (f.start, f.duration, &f.protocol, &f.client, f.client_port, &f.server);
             let what = (f.server_port, f.icmp_type, &f.vlan, f.client_packets, f.server_packets);
             let bytes = (f.client_bytes, f.server_bytes, &f.client_flags, &f.server_flags);
-            csv::line(out, &(who, what, bytes, f.state, &f.community_id))?;
+            csv::line(out, &(who, what, bytes, &f.state, &f.community_id))?;
         }
         return Ok(());
     }
@@ -239,22 +184,20 @@ fn print(args: &Args, flows: &Flows, out: &mut dyn Write) -> anyhow::Result<()> 
     ];
     let row = |flow: &Flow| {
         let kind = flow.icmp_type.map_or(String::new(), |kind| format!(" {kind}"));
-        let sent = [&flow.from_client, &flow.from_server];
-        let mut row = vec![
-            format_time(flow.first_ns),
-            seconds(flow.duration_ns()),
-            format!("{}{kind}", protocol_name(flow.protocol)),
-            end_text(&flow.client),
-            end_text(&flow.server),
-        ];
-        row.extend(sent.map(|sent| sent.packets.to_string()));
-        row.extend(sent.map(|sent| sent.bytes.to_string()));
-        row.extend([
-            flow.state().unwrap_or_default().to_owned(),
-            vlan(flow),
-            flow.community_id().to_string(),
-        ]);
-        row
+        vec![
+            format_time(flow.start.0),
+            flow.duration.to_string(),
+            format!("{}{kind}", flow.protocol),
+            end_text(&flow.client, flow.client_port),
+            end_text(&flow.server, flow.server_port),
+            flow.client_packets.to_string(),
+            flow.server_packets.to_string(),
+            flow.client_bytes.to_string(),
+            flow.server_bytes.to_string(),
+            flow.state.to_string(),
+            flow.vlan.clone(),
+            flow.community_id.clone(),
+        ]
     };
-    table::write(out, &headings, || flows.flows.iter().map(row)).context(CANNOT_WRITE)
+    table::write(out, &headings, || flows.iter().map(row)).context(CANNOT_WRITE)
 }

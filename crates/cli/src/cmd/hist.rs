@@ -1,15 +1,13 @@
 //! `tapdex hist`: matching packets over time.
 
 use std::io::Write;
-use std::time::Instant;
 
-use anyhow::{Context, ensure};
-use tapdex_engine::query::OverTime;
-use tapdex_engine::time::format_time;
+use anyhow::Context;
+use tapdex_answers::ask::{Ask, SPANS_MAX, SpanLen};
+use tapdex_answers::lines::Span;
 
-use super::ask::{QuestionArgs, finish, line, note_unseen, write_missing};
-use super::csv;
-use super::search::summary;
+use super::ask::{QuestionArgs, finish, line, searched, write_missing};
+use super::{csv, json};
 
 /// Show how many packets match, over time.
 ///
@@ -48,8 +46,6 @@ pub(crate) struct Args {
     csv: bool,
 }
 
-/// More bars than anybody needs.
-const SPANS_MAX: u64 = 1_000_000;
 /// Columns of the longest bar.
 const BAR_LEN: u64 = 50;
 
@@ -76,87 +72,44 @@ fn parse_span(text: &str) -> Result<u64, String> {
     number.checked_mul(unit).filter(|&span| span > 0).ok_or_else(|| expected().to_owned())
 }
 
-/// Spans that people count in, ascending.
-fn round_spans() -> impl Iterator<Item = u64> {
-    let decimal = (0..9).flat_map(|power| [1, 2, 5].map(|n| n * 10_u64.pow(power)));
-    let seconds = [1, 2, 5, 10, 15, 30].map(|n| n * SECOND);
-    let minutes = [1, 2, 5, 10, 15, 30].map(|n| n * MINUTE);
-    let hours = [1, 2, 3, 6, 12].map(|n| n * HOUR);
-    let days = (0..20).map(|power| DAY << power).take_while(|&span| span < u64::MAX / 4);
-    decimal.chain(seconds).chain(minutes).chain(hours).chain(days)
-}
-
-/// How many spans there are between two times, from the first one's start.
-fn spans(first: u64, last: u64, span: u64) -> u64 {
-    last / span - first / span + 1
-}
-
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let started = Instant::now();
     let query = args.question.query()?;
-    let mut answers = args.question.rows(&query)?;
+    let archive = args.question.open()?;
+    let len = args.span.map_or(SpanLen::AtMost(args.bins), SpanLen::Each);
+    let answer = searched(Ask::new(&archive, &query).histogram(len))?;
+    print(args, &answer.value.spans, out)?;
+    if args.json {
+        write_missing(&answer.incomplete, out)?;
+    }
+    out.flush().context(super::CANNOT_WRITE)?;
+    finish(&answer, args.question.allow)
+}
+
+fn print(args: &Args, spans: &[Span], out: &mut dyn Write) -> anyhow::Result<()> {
+    let most = spans.iter().map(|span| span.packets).max().unwrap_or(0).max(1);
+    let width = most.to_string().len();
     if args.csv {
         csv::line(out, &["time", "packets"])?;
     }
-    if let Some((first, last)) = answers.asked_times() {
-        let round = || round_spans().find(|&span| spans(first, last, span) <= args.bins);
-        let span = args.span.or_else(round).unwrap_or(u64::MAX);
-        let len = spans(first, last, span);
-        ensure!(len <= SPANS_MAX, "{len} spans are too many: take a longer --span");
-        let len = usize::try_from(len).context("too many spans")?;
-        print(args, &answers.over_time(first / span * span, span, len)?, out)?;
-    }
-    if args.json {
-        write_missing(&answers, out)?;
-    }
-    out.flush().context(super::CANNOT_WRITE)?;
-    note_unseen(&answers, &query);
-    summary(&answers, answers.count(), None, started.elapsed().as_secs_f64());
-    finish(&answers, args.question.allow)
-}
-
-fn print(args: &Args, over_time: &OverTime, out: &mut dyn Write) -> anyhow::Result<()> {
-    let OverTime { start_ns: start, span_ns: span, counts, .. } = over_time;
-    let (start, span) = (*start, *span);
-    let most = counts.iter().copied().max().unwrap_or(0).max(1);
-    let width = most.to_string().len();
-    for (n, &count) in (0..).zip(counts) {
-        let time = time_text(start.saturating_add(span.saturating_mul(n)), span);
+    for span in spans {
         if args.json {
-            line(out, format_args!(r#"{{"time":"{time}","packets":{count}}}"#))?;
+            json::line(out, span)?;
         } else if args.csv {
-            csv::line(out, &(time, count))?;
+            csv::line(out, &(&span.time, span.packets))?;
         } else {
             // Any packet gets a bar.
-            let len = (count * BAR_LEN).div_ceil(most);
+            let len = (span.packets * BAR_LEN).div_ceil(most);
             let bar = "#".repeat(usize::try_from(len).unwrap_or(0));
-            let text = format!("{time}  {count:>width$}  {bar}");
+            let text = format!("{}  {:>width$}  {bar}", span.time, span.packets);
             line(out, format_args!("{}", text.trim_end()))?;
         }
     }
     Ok(())
 }
 
-/// A time with as many digits as the span needs.
-fn time_text(time: u64, span: u64) -> String {
-    let text = format_time(time);
-    let digits = [(SECOND, 10), (1_000_000, 6), (1_000, 3)];
-    // The point is removed as well if no digit is left.
-    let cut = digits.iter().find(|(unit, _)| span.is_multiple_of(*unit)).map_or(0, |(_, cut)| *cut);
-    let plain = text.strip_suffix('Z').unwrap_or(&text);
-    format!("{}Z", plain.get(..plain.len().saturating_sub(cut)).unwrap_or(plain))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spans_are_round_and_ascend() {
-        let spans: Vec<u64> = round_spans().collect();
-        assert!(spans.is_sorted_by(|a, b| a < b));
-        assert!(spans.contains(&(15 * MINUTE)) && spans.contains(&500_000_000));
-    }
 
     #[test]
     fn spans_are_understood() {
@@ -165,14 +118,5 @@ mod tests {
         for text in ["", "s", "60", "0s", "-1s", "1 s", "99999999999d", "1w"] {
             assert!(parse_span(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn times_have_the_digits_of_the_span() {
-        let time = 1_767_600_001_234_567_891;
-        assert_eq!(time_text(time, SECOND), "2026-01-05T08:00:01Z");
-        assert_eq!(time_text(time, 5_000_000), "2026-01-05T08:00:01.234Z");
-        assert_eq!(time_text(time, 1_000), "2026-01-05T08:00:01.234567Z");
-        assert_eq!(time_text(time, 1), "2026-01-05T08:00:01.234567891Z");
     }
 }

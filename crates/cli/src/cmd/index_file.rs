@@ -14,8 +14,6 @@ mod verify;
 
 use std::io::{BufRead, Write};
 
-pub(crate) use crate::cmd::json;
-
 /// Index tables of numbers and search them.
 ///
 /// Works with any table, so you can try the index without packets:

@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use tapdex_answers::ask::{left_out, unseen};
+use tapdex_answers::missing::missing as missing_of;
 use tapdex_engine::archive::{ArchiveError, Gap};
 use tapdex_engine::capture::{self, CaptureError, Record};
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::{Answers, Query};
 use tapdex_record::replay::{Frame, Frames, Pace, Replay, Sender};
 
-use super::ask::{QuestionArgs, finish, note_unseen, searched};
+use super::ask::{QuestionArgs, notes, searched};
+use super::missing;
 use super::progress::Progress;
 use super::{Damaged, Interrupted, chain, counted, interrupt, note};
 
@@ -155,9 +158,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return Err(Interrupted.into());
     }
     if let FrameSource::Archive(answers) = &mut source {
-        note_unseen(answers, &query);
         answers.add_gaps(gaps);
-        finish(answers, args.question.allow)?;
+        notes(&unseen(answers, &query));
+        missing::report(&missing_of(&answers.gaps), args.question.allow)?;
     }
     Ok(())
 }
@@ -202,7 +205,9 @@ impl<'a> FrameSource<'a> {
         if !args.files.is_empty() {
             return Ok(Self::Files(&args.files));
         }
-        Ok(Self::Archive(args.question.records(query)?))
+        let answers = searched(searched(args.question.open()?.search(query))?.records())?;
+        notes(&left_out(&answers, query));
+        Ok(Self::Archive(answers))
     }
 
     /// Passes on all packets once, as long as they are wanted. Returns whether more are wanted, and

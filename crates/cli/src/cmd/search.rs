@@ -4,16 +4,19 @@ use std::io::Write;
 use std::time::Instant;
 
 use anyhow::Context;
-use tapdex_engine::archive::Archive;
-use tapdex_engine::query::{Answers, Fresh, Query};
+use tapdex_answers::ask::Ask;
+use tapdex_answers::lines::{Count, Packet};
+use tapdex_engine::query::{Answers, Fresh};
 
-use super::ask::{
-    QuestionArgs, finish, missing, note_left_out, note_unseen, searched, write_missing,
-};
+use super::ask::{QuestionArgs, finish, notes, searched, summary, write_missing};
 use super::follow::{self, Follower};
-use super::missing::json_list;
-use super::packet_line::{CSV_HEADINGS, PacketLine};
-use super::{CANNOT_WRITE, Nothing, counted, csv, json, note, shown_packets, shown_path};
+use super::{CANNOT_WRITE, Nothing, counted, csv, json, missing, note, shown_packets, shown_path};
+
+/// The headings of CSV.
+const CSV_HEADINGS: [&str; 13] = [
+    "time", "src", "dst", "protocol", "src_port", "dst_port", "length", "captured", "vlan",
+    "flags", "file", "number", "offset",
+];
 
 /// Find the packets that match a filter, and print a line for each.
 ///
@@ -76,12 +79,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         follow::watch();
     }
     let archive = args.question.open()?;
+    let ask = Ask::new(&archive, &query);
     if args.count || args.quiet {
-        return count(args, &archive, &query, started, out);
+        return count(args, &ask, out);
     }
     let mut shown = Shown::default();
-    let mut answers = print(args, &archive, &query, &mut shown, out)?;
-    note_left_out(&answers, &query);
+    let mut answers = print(args, &ask, &mut shown, out)?;
     let mut missed = 0;
     if args.follow && !shown.stopped {
         let file = (String::new(), String::new());
@@ -90,17 +93,17 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         missed = follow::run(&archive, &query, &answers, &mut printer)?;
         answers.look_again(&archive);
     }
+    let answer = ask.answer((), &answers, started);
     if args.json {
-        write_missing(&answers, out)?;
+        write_missing(&answer.incomplete, out)?;
     }
     out.flush().context(CANNOT_WRITE)?;
     if shown.stopped && shown.may_have_more && !args.follow {
         note(&format!("stopped after {}; more may match", counted(shown.packets, "packet")));
     }
-    note_unseen(&answers, &query);
-    let seconds = started.elapsed().as_secs_f64();
-    summary(&answers, shown.packets, Some(shown.bytes), seconds);
-    finish(&answers, args.question.allow)?;
+    notes(&answer.notes);
+    summary(&answer, shown.packets, Some(shown.bytes));
+    missing::report(&answer.incomplete, args.question.allow)?;
     follow::finish(missed)?;
     if shown.packets == 0 && answers.count() == 0 && args.fail_if_empty {
         return Err(Nothing.into());
@@ -109,30 +112,20 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Prints how many packets match, or nothing at all.
-fn count(
-    args: &Args,
-    archive: &Archive,
-    query: &Query,
-    started: Instant,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
-    let answers = searched(archive.search(query)?.count())?;
-    if !args.quiet {
-        note_left_out(&answers, query);
+fn count(args: &Args, ask: &Ask<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
+    let answer = searched(ask.count())?;
+    let count = answer.value.count;
+    if args.quiet {
+        missing::report(&answer.incomplete, args.question.allow)?;
+    } else {
         match args.json {
-            true => {
-                let (count, missing) = (answers.count(), json_list(&missing(&answers)));
-                writeln!(out, r#"{{"count":{count},"incomplete":{missing}}}"#)
-            }
-            false => writeln!(out, "{}", answers.count()),
+            true => json::line(out, &Count { count, incomplete: answer.incomplete.clone() })?,
+            false => writeln!(out, "{count}").context(CANNOT_WRITE)?,
         }
-        .context(CANNOT_WRITE)?;
         out.flush().context(CANNOT_WRITE)?;
-        note_unseen(&answers, query);
-        summary(&answers, answers.count(), None, started.elapsed().as_secs_f64());
+        finish(&answer, args.question.allow)?;
     }
-    finish(&answers, args.question.allow)?;
-    if answers.count() == 0 && (args.quiet || args.fail_if_empty) {
+    if count == 0 && (args.quiet || args.fail_if_empty) {
         return Err(Nothing.into());
     }
     Ok(())
@@ -160,13 +153,12 @@ impl Shown {
 /// Prints the packets as they are found.
 fn print(
     args: &Args,
-    archive: &Archive,
-    query: &Query,
+    ask: &Ask<'_>,
     shown: &mut Shown,
     out: &mut dyn Write,
 ) -> anyhow::Result<Answers> {
     let most = args.count_max.unwrap_or(u64::MAX);
-    let search = archive.search(query)?.with_limit(most);
+    let search = searched(ask.search())?.with_limit(most);
     let mut packets = search.packets();
     // The path of each segment's packets, once it is needed.
     let mut files: Vec<Option<String>> = Vec::new();
@@ -185,7 +177,7 @@ fn print(
             }
             false => "",
         };
-        let line = PacketLine::new(file, packet.number_in_file(), packet.record);
+        let line = Packet::new(file, packet.number_in_file(), packet.record);
         write(args, &line, out)?;
         shown.add(args, packet.record.wire_len);
     }
@@ -199,12 +191,20 @@ fn print(
 }
 
 /// Writes a packet in the form that was asked for.
-fn write(args: &Args, line: &PacketLine<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
+fn write(args: &Args, line: &Packet<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
     match (args.json, args.csv) {
-        (true, _) => json::line(out, &line.json()),
-        (_, true) => csv::line(out, &line.csv()),
+        (true, _) => json::line(out, line),
+        (_, true) => write_csv(line, out),
         _ => writeln!(out, "{}", line.text()).context(CANNOT_WRITE),
     }
+}
+
+/// For spreadsheets: a value for each of the [`CSV_HEADINGS`].
+fn write_csv(line: &Packet<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (who, ports) = ((&line.src, &line.dst, &line.protocol), (line.src_port, line.dst_port));
+    let what = (line.length, line.captured, &line.vlan, &line.flags);
+    let place = (super::escaped(&line.file), line.number, line.offset);
+    csv::line(out, &(line.time, who, ports, what, place))
 }
 
 /// Prints packets as they come.
@@ -222,7 +222,7 @@ impl Follower for Printer<'_> {
             let path = shown_path(&fresh.recording.sealed_path());
             self.file = (fresh.recording.name().to_owned(), path);
         }
-        let line = PacketLine::new(&self.file.1, fresh.number + 1, fresh.record);
+        let line = Packet::new(&self.file.1, fresh.number + 1, fresh.record);
         write(self.args, &line, self.out)?;
         self.shown.add(self.args, fresh.record.wire_len);
         Ok(!self.shown.stopped)
@@ -235,12 +235,4 @@ impl Follower for Printer<'_> {
     fn is_on_stdout(&self) -> bool {
         true
     }
-}
-
-/// What was found, on one line.
-pub(super) fn summary(answers: &Answers, packets: u64, bytes: Option<u64>, seconds: f64) {
-    let (read, all) = answers.segments_read();
-    let bytes = bytes.map_or(String::new(), |bytes| format!(" {bytes} bytes,"));
-    let packets = counted(packets, "packet");
-    note(&format!("matched {packets},{bytes} {read}/{all} segments read, {seconds:.3} s"));
 }

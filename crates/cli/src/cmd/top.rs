@@ -3,17 +3,16 @@
 mod fields;
 
 use std::io::Write;
-use std::time::Instant;
 
 use anyhow::Context;
+use tapdex_answers::ask::Ask;
+use tapdex_answers::lines::{By, TopValue, TopValues};
 use tapdex_engine::fields::Name;
-use tapdex_engine::query::{Top, Value};
+use tapdex_engine::query::Value;
 use tapdex_report::table::{self, Align};
 
-use super::ask::{QuestionArgs, finish, line, note_unseen, write_missing};
-use super::index_file::json;
-use super::search::summary;
-use super::{CANNOT_WRITE, counted, csv, escaped, note, shown_path};
+use super::ask::{QuestionArgs, finish, searched, write_missing};
+use super::{CANNOT_WRITE, counted, csv, escaped, json, note, shown_path};
 use fields::NameParser;
 
 /// Show the most frequent values of a field among the packets that match.
@@ -79,12 +78,11 @@ enum ByArg {
     Bytes,
 }
 
-impl ByArg {
-    /// The heading of the numbers.
-    fn heading(self) -> &'static str {
-        match self {
-            Self::Packets => "count",
-            Self::Bytes => "bytes",
+impl From<ByArg> for By {
+    fn from(by: ByArg) -> Self {
+        match by {
+            ByArg::Packets => Self::Packets,
+            ByArg::Bytes => Self::Bytes,
         }
     }
 }
@@ -93,25 +91,23 @@ impl ByArg {
 const BAR_LEN: u64 = 30;
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let started = Instant::now();
     let query = args.question.query()?;
-    let mut answers = args.question.rows(&query)?;
-    let top = match args.by {
-        ByArg::Packets => answers.top(args.field, args.most)?,
-        ByArg::Bytes => answers.top_by_bytes(args.field, args.most)?,
-    };
-    print(args, &top, out)?;
+    let archive = args.question.open()?;
+    let ask = Ask::new(&archive, &query);
+    let answer = searched(ask.top(&[args.field], args.by.into(), args.most, shown))?;
+    for values in &answer.value.top {
+        print(args, values, out)?;
+    }
     if args.json {
-        write_missing(&answers, out)?;
+        write_missing(&answer.incomplete, out)?;
     }
     out.flush().context(CANNOT_WRITE)?;
-    note_unseen(&answers, &query);
-    if top.packets_read > 0 && args.by == ByArg::Packets {
-        let packets = counted(top.packets_read, "packet");
+    let read = answer.value.packets_read;
+    if read > 0 && args.by == ByArg::Packets {
+        let packets = counted(read, "packet");
         note(&format!("{packets} read: their segments do not know the field"));
     }
-    summary(&answers, answers.count(), None, started.elapsed().as_secs_f64());
-    finish(&answers, args.question.allow)
+    finish(&answer, args.question.allow)
 }
 
 /// A value for people.
@@ -124,46 +120,40 @@ fn shown(value: &Value) -> String {
     }
 }
 
-fn print(args: &Args, top: &Top, out: &mut dyn Write) -> anyhow::Result<()> {
-    let Top { values: counts, distinct: values, total, .. } = top;
-    let (values, total) = (*values, *total);
-    let share = |count: u64| count as f64 / total.max(1) as f64;
+fn print(args: &Args, top: &TopValues, out: &mut dyn Write) -> anyhow::Result<()> {
+    let heading = By::from(args.by).heading();
     if args.json {
-        for (value, count) in counts {
-            let (text, share) = (json::string(&shown(value)), share(*count));
-            let name = args.by.heading();
-            line(out, format_args!(r#"{{"value":{text},"{name}":{count},"share":{share:.6}}}"#))?;
-        }
-        return Ok(());
+        return top.values.iter().try_for_each(|value| json::line(out, value));
     }
     if args.csv {
-        csv::line(out, &["value", args.by.heading(), "share"])?;
-        for (value, count) in counts {
-            let share = format!("{:.6}", share(*count));
-            csv::line(out, &(escaped(&shown(value)), count, share))?;
+        csv::line(out, &["value", heading, "share"])?;
+        for value in &top.values {
+            let share = format!("{:.6}", value.share.0);
+            csv::line(out, &(escaped(&value.value), value.number(), share))?;
         }
         return Ok(());
     }
-    let most = counts.first().map_or(1, |(_, count)| *count).max(1);
+    let most = top.values.first().map_or(1, TopValue::number).max(1);
     let headings = [
         ("value", Align::Left),
-        (args.by.heading(), Align::Right),
+        (heading, Align::Right),
         ("percent", Align::Right),
         ("", Align::Left),
     ];
-    let row = |value: String, count: u64, bar: String| {
-        vec![value, count.to_string(), format!("{:.2}", 100.0 * share(count)), bar]
+    let row = |value: String, number: u64, bar: String| {
+        let percent = 100.0 * number as f64 / top.total.max(1) as f64;
+        vec![value, number.to_string(), format!("{percent:.2}"), bar]
     };
     let mut rows = Vec::new();
-    for (value, count) in counts {
-        let bar = u128::from(*count) * u128::from(BAR_LEN);
+    for value in &top.values {
+        let bar = u128::from(value.number()) * u128::from(BAR_LEN);
         let bar = usize::try_from(bar.div_ceil(most.into())).unwrap_or(0);
-        rows.push(row(shown(value), *count, "#".repeat(bar)));
+        rows.push(row(value.value.clone(), value.number(), "#".repeat(bar)));
     }
-    if values > counts.len() {
-        let shown: u64 = counts.iter().map(|(_, count)| count).sum();
-        let others = format!("({} others)", values - counts.len());
-        rows.push(row(others, total - shown, String::new()));
+    let others = top.distinct.saturating_sub(top.values.len() as u64);
+    if others > 0 {
+        let shown: u64 = top.values.iter().map(TopValue::number).sum();
+        rows.push(row(format!("({others} others)"), top.total - shown, String::new()));
     }
     table::write(out, &headings, || rows.iter().cloned()).context(CANNOT_WRITE)
 }

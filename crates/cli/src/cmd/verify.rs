@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context;
+use tapdex_answers::missing::missing as missing_of;
 use tapdex_engine::archive::{Archive, ArchiveError, Compared, Segment};
 use tapdex_engine::time::TimeRange;
 
@@ -93,9 +94,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     for gap in &gaps {
         problems += u64::from(gap.error.is_some());
     }
-    let stories = missing::stories(&gaps);
-    for story in &stories {
-        line(out, format_args!("{}", story.text()))?;
+    let incomplete = missing_of(&gaps);
+    for one in &incomplete {
+        line(out, format_args!("{}", one.text()))?;
     }
     let left = archive.unindexed_recordings()?;
     if left > 0 {
@@ -104,7 +105,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     if problems == 0 {
         let segments = counted(files.len() as u64, "segment");
-        let sound = match stories.is_empty() {
+        let sound = match incomplete.is_empty() {
             true => "sound",
             false => "sound, but incomplete as listed above",
         };
@@ -121,7 +122,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             )?;
         }
         out.flush().context(CANNOT_WRITE)?;
-        return missing::end(&stories, args.allow);
+        return missing::end(&incomplete, args.allow);
     }
     out.flush().context(CANNOT_WRITE)?;
     let (problems, all) = (counted(problems, "problem"), files.len());

@@ -1,0 +1,379 @@
+//! Asking an archive: every answer comes with what is missing from it, and with what people should
+//! know about it.
+//!
+//! ```no_run
+//! use tapdex_answers::ask::Ask;
+//! use tapdex_answers::question::Question;
+//! use tapdex_engine::archive::Archive;
+//!
+//! let archive = Archive::open("tapdex-archive".as_ref())?;
+//! let query = Question { q: "udp port 53".into(), ..Question::default() }.query(0)?;
+//! let answer = Ask::new(&archive, &query).count()?;
+//! println!("{} packets, complete: {}", answer.value.count, answer.complete);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use tapdex_engine::archive::Archive;
+use tapdex_engine::fields::Name;
+use tapdex_engine::query::filter::Syntax;
+use tapdex_engine::query::{
+    Answers, BehindTags, Control, FlowOrder, Query, Search, SearchError, Value,
+};
+use tapdex_engine::time::{TimeRange, format_time};
+
+use crate::counted;
+use crate::json::Digits;
+use crate::lines::{By, Explanation, Flow, Span, TopValues, spans};
+use crate::missing::{Missing, missing};
+
+/// More spans than anybody needs.
+pub const SPANS_MAX: u64 = 1_000_000;
+
+const SECOND: u64 = 1_000_000_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The search failed.
+    #[error(transparent)]
+    Search(#[from] SearchError),
+    /// There would be more spans than can be shown. Take longer ones.
+    #[error("{spans} spans are too many: take a longer --span")]
+    TooManySpans {
+        /// How many there would be.
+        spans: u64,
+    },
+}
+
+/// An answer, and what is known about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answer<T> {
+    /// The answer itself.
+    #[serde(flatten)]
+    pub value: T,
+    /// Whether nothing is missing, as far as is known.
+    pub complete: bool,
+    /// What is missing.
+    pub incomplete: Vec<Missing>,
+    /// What people may not expect of the answer.
+    pub notes: Vec<String>,
+    /// Packets that match.
+    pub matched: u64,
+    /// Segments that were searched.
+    pub segments_read: u64,
+    /// All segments.
+    pub segments: u64,
+    /// How long the search took.
+    pub seconds: Digits<6>,
+}
+
+/// How many packets match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// The packets.
+    pub count: u64,
+}
+
+/// The most frequent values of some fields.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tops {
+    /// Those of each field, as they were asked for.
+    pub top: Vec<TopValues>,
+    /// Packets that were read because their segments do not know a field.
+    pub packets_read: u64,
+}
+
+/// Packets over time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// The start of the first span, in nanoseconds since 1970.
+    pub start_ns: u64,
+    /// How long each is.
+    pub span_ns: u64,
+    /// The spans.
+    pub spans: Vec<Span>,
+}
+
+/// Conversations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flows {
+    /// The first ones in the order that was asked for.
+    pub flows: Vec<Flow>,
+    /// How many there are.
+    pub conversations: u64,
+    /// Packets of all of them.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Packets in none of them.
+    pub other_packets: u64,
+}
+
+/// How a filter is understood and answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Explained {
+    /// The plan and what it took.
+    pub explain: Explanation,
+}
+
+/// How long the spans of a histogram are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpanLen {
+    /// As long as this, in nanoseconds.
+    Each(u64),
+    /// As short as they can be, round, with at most so many of them.
+    AtMost(u64),
+}
+
+/// A question to an archive.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    archive: &'a Archive,
+    query: &'a Query,
+    control: Control,
+    beyond: bool,
+}
+
+impl<'a> Ask<'a> {
+    /// Asks `query`.
+    pub fn new(archive: &'a Archive, query: &'a Query) -> Self {
+        Self { archive, query, control: Control::default(), beyond: true }
+    }
+
+    /// Lets another thread cancel the search and see its progress.
+    #[must_use]
+    pub fn with_control(self, control: &Control) -> Self {
+        Self { control: control.clone(), ..self }
+    }
+
+    /// Tells nothing about packets that do not match the query: for those who may not know.
+    #[must_use]
+    pub fn nothing_beyond(self) -> Self {
+        Self { beyond: false, ..self }
+    }
+
+    /// The search, to go on with by oneself.
+    pub fn search(&self) -> Result<Search<'a>, SearchError> {
+        Ok(self.archive.search(self.query)?.with_control(&self.control))
+    }
+
+    /// How many packets match.
+    pub fn count(&self) -> Result<Answer<Count>, AskError> {
+        let started = Instant::now();
+        let answers = self.search()?.count()?;
+        let count = Count { count: answers.count() };
+        Ok(self.answer(count, &answers, started))
+    }
+
+    /// The most frequent values of some fields, `most` of each; `shown` turns a value into text.
+    pub fn top(
+        &self,
+        names: &[&Name],
+        by: By,
+        most: usize,
+        shown: impl Fn(&Value) -> String,
+    ) -> Result<Answer<Tops>, AskError> {
+        let started = Instant::now();
+        let mut answers = self.search()?.rows()?;
+        let (mut top, mut packets_read) = (Vec::new(), 0);
+        for name in names {
+            let values = match by {
+                By::Packets => answers.top(name, most)?,
+                By::Bytes => answers.top_by_bytes(name, most)?,
+            };
+            packets_read += values.packets_read;
+            top.push(TopValues::new(name, by, &values, &shown));
+        }
+        Ok(self.answer(Tops { top, packets_read }, &answers, started))
+    }
+
+    /// Packets over time.
+    pub fn histogram(&self, len: SpanLen) -> Result<Answer<Histogram>, AskError> {
+        let started = Instant::now();
+        let mut answers = self.search()?.rows()?;
+        let mut histogram = Histogram { start_ns: 0, span_ns: 0, spans: Vec::new() };
+        if let Some((first, last)) = answers.asked_times() {
+            let span = match len {
+                SpanLen::Each(span) => span.max(1),
+                SpanLen::AtMost(most) => round_spans()
+                    .find(|&span| spans_between(first, last, span) <= most)
+                    .unwrap_or(u64::MAX),
+            };
+            let many = spans_between(first, last, span);
+            let len = usize::try_from(many).ok().filter(|_| many <= SPANS_MAX);
+            let Some(len) = len else { return Err(AskError::TooManySpans { spans: many }) };
+            let over_time = answers.over_time(first / span * span, span, len)?;
+            histogram =
+                Histogram { start_ns: over_time.start_ns, span_ns: span, spans: spans(&over_time) };
+        }
+        Ok(self.answer(histogram, &answers, started))
+    }
+
+    /// Conversations, `most` of them at most. If `whole`, the other packets of the conversations
+    /// count as well; `found` is called with the number of packets before they are summed up.
+    pub fn flows(
+        &self,
+        order: FlowOrder,
+        most: usize,
+        whole: bool,
+        found: impl FnOnce(u64),
+    ) -> Result<Answer<Flows>, AskError> {
+        let started = Instant::now();
+        let search = self.search()?;
+        // Other orders need the times of all packets.
+        let by_size = matches!(order, FlowOrder::Bytes | FlowOrder::Packets) && !whole;
+        let mut answers = if by_size { search.rows_of_flows()? } else { search.records()? };
+        let matched = answers.count();
+        found(matched);
+        let flows = match whole {
+            true => answers.whole_flows(self.query, order, most)?,
+            false => answers.flows(order, most)?,
+        };
+        let value = Flows {
+            flows: flows.flows.iter().map(Flow::from).collect(),
+            conversations: flows.len as u64,
+            packets: flows.packets,
+            bytes: flows.bytes,
+            other_packets: flows.other_packets,
+        };
+        Ok(Answer { matched, ..self.answer(value, &answers, started) })
+    }
+
+    /// How the filter is understood and answered.
+    pub fn explain(&self) -> Result<Answer<Explained>, AskError> {
+        let started = Instant::now();
+        let mut answers = self.search()?.count()?;
+        let seconds = started.elapsed().as_secs_f64();
+        let mut notes: Vec<String> = differs(self.query).into_iter().collect();
+        notes.extend(answers.behind_tags(self.query).map(tagged));
+        let explain = Explanation::new(self.query, &mut answers, seconds, notes);
+        let answer = self.answer(Explained { explain }, &answers, started);
+        Ok(Answer { notes: left_out(&answers, self.query), ..answer })
+    }
+
+    /// What is known about an answer.
+    pub fn answer<T>(&self, value: T, answers: &Answers, started: Instant) -> Answer<T> {
+        let (segments_read, segments) = answers.segments_read();
+        let incomplete = missing(&answers.gaps);
+        let mut notes = left_out(answers, self.query);
+        if self.beyond {
+            notes.extend(unseen(answers, self.query));
+        }
+        Answer {
+            value,
+            complete: incomplete.is_empty(),
+            incomplete,
+            notes,
+            matched: answers.count(),
+            segments_read: segments_read as u64,
+            segments: segments as u64,
+            seconds: Digits(started.elapsed().as_secs_f64()),
+        }
+    }
+}
+
+/// Spans that people count in, ascending.
+fn round_spans() -> impl Iterator<Item = u64> {
+    let decimal = (0..9).flat_map(|power| [1, 2, 5].map(|n| n * 10_u64.pow(power)));
+    let seconds = [1, 2, 5, 10, 15, 30].map(|n| n * SECOND);
+    let minutes = [1, 2, 5, 10, 15, 30].map(|n| n * MINUTE);
+    let hours = [1, 2, 3, 6, 12].map(|n| n * HOUR);
+    let days = (0..20).map(|power| DAY << power).take_while(|&span| span < u64::MAX / 4);
+    decimal.chain(seconds).chain(minutes).chain(hours).chain(days)
+}
+
+/// How many spans there are between two times, from the first one's start.
+fn spans_between(first: u64, last: u64, span: u64) -> u64 {
+    (last / span - first / span).saturating_add(1)
+}
+
+/// Which links are left out, and whether no packet can match, which is an error in tcpdump.
+pub fn left_out(answers: &Answers, query: &Query) -> Vec<String> {
+    let refused = answers.refused();
+    let text = |refusal: &tapdex_engine::query::Refusal| {
+        format!("packets of {} are left out: {}", refusal.link, refusal.reason)
+    };
+    let mut notes: Vec<String> = refused.iter().map(text).collect();
+    if answers.rejects_all(query) {
+        let text = "the filter rejects all packets (libpcap: expression rejects all packets)";
+        notes.push(text.to_owned());
+    }
+    notes
+}
+
+/// What users of tcpdump may not expect, and why there may be no results.
+pub fn unseen(answers: &Answers, query: &Query) -> Vec<String> {
+    let mut notes = Vec::new();
+    let packets = answers.outer_only(query);
+    if packets > 0 {
+        let verb = if packets == 1 { "was" } else { "were" };
+        let packets = counted(packets, "packet");
+        notes.push(format!(
+            "{packets} in tunnels, ICMP errors or PPPoE, or behind MPLS, {verb} judged by outer \
+             headers only; Wireshark would look inside"
+        ));
+    }
+    notes.extend(answers.behind_tags(query).map(tagged));
+    if answers.count() == 0 {
+        notes.extend(other_times(answers, query));
+    }
+    notes
+}
+
+/// Which times the archive has packets from, if the query is about other times only.
+fn other_times(answers: &Answers, query: &Query) -> Option<String> {
+    if answers.segments.iter().any(|(_, answer)| !answer.pruned_by_time) {
+        return None;
+    }
+    let Some((first, last)) = answers.covered() else {
+        return Some("0 packets; the archive has none".to_owned());
+    };
+    let TimeRange { from_ns, to_ns } = query.times();
+    let asked = [
+        (from_ns > 0).then(|| format!("from {}", format_time(from_ns))),
+        to_ns.map(|to| format!("to {}", format_time(to))),
+    ];
+    let asked: Vec<String> = asked.into_iter().flatten().collect();
+    let [first, last] = [first, last].map(format_time);
+    let asked = asked.join(" ");
+    Some(format!("0 packets; the archive covers {first} to {last}, you asked {asked}"))
+}
+
+/// The message that a filter does not look behind VLAN tags.
+fn tagged(BehindTags { packets, is_exact }: BehindTags) -> String {
+    let most = if is_exact { "" } else { "up to " };
+    format!(
+        "{most}{} behind VLAN tags would match, too; this filter does not look there, as tcpdump \
+         would not: --through-tags does",
+        counted(packets, "packet")
+    )
+}
+
+/// What `!=` means in Wireshark's language, if a filter has it.
+fn differs(query: &Query) -> Option<String> {
+    let text = query.text();
+    let differs =
+        text.replace("!==", "").contains("!=") || text.split_whitespace().any(|word| word == "ne");
+    let meaning = "with !=, a packet matches that has the field and in which no value of it \
+                   equals the one given, as in Wireshark: of ip.addr neither end";
+    (query.filter().syntax() == Syntax::Wireshark && differs).then(|| meaning.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_round_and_ascend() {
+        let spans: Vec<u64> = round_spans().collect();
+        assert!(spans.is_sorted_by(|a, b| a < b));
+        assert!(spans.contains(&(15 * MINUTE)) && spans.contains(&500_000_000));
+    }
+}
