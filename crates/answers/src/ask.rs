@@ -25,7 +25,7 @@ use tapdex_engine::query::{
 use tapdex_engine::time::{TimeRange, format_time};
 
 use crate::counted;
-use crate::json::Digits;
+use crate::json::{Digits, Time};
 use crate::lines::{By, Explanation, Flow, Span, TopValues, spans};
 use crate::missing::{Missing, missing};
 
@@ -66,12 +66,33 @@ pub struct Answer<T> {
     pub notes: Vec<String>,
     /// Packets that match.
     pub matched: u64,
+    /// The first time that was looked at.
+    pub first: Option<Time>,
+    /// The last time that was looked at.
+    pub last: Option<Time>,
     /// Segments that were searched.
     pub segments_read: u64,
     /// All segments.
     pub segments: u64,
     /// How long the search took.
     pub seconds: Digits<6>,
+    /// What each node had, if several were asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<Share>,
+}
+
+/// What one of several nodes had of an answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// The folder or the address of the node.
+    pub node: String,
+    /// Packets that match there.
+    pub matched: u64,
+    /// How long it took.
+    pub seconds: Digits<6>,
+    /// Why it has not answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// How many packets match.
@@ -157,6 +178,16 @@ impl<'a> Ask<'a> {
     #[must_use]
     pub fn nothing_beyond(self) -> Self {
         Self { beyond: false, ..self }
+    }
+
+    /// The archive.
+    pub fn archive(&self) -> &'a Archive {
+        self.archive
+    }
+
+    /// The query.
+    pub fn query(&self) -> &'a Query {
+        self.query
     }
 
     /// The search, to go on with by oneself.
@@ -261,7 +292,7 @@ impl<'a> Ask<'a> {
     /// What is known about an answer.
     pub fn answer<T>(&self, value: T, answers: &Answers, started: Instant) -> Answer<T> {
         let (segments_read, segments) = answers.segments_read();
-        let incomplete = missing(&answers.gaps);
+        let (incomplete, times) = (missing(&answers.gaps), answers.asked_times());
         let mut notes = left_out(answers, self.query);
         if self.beyond {
             notes.extend(unseen(answers, self.query));
@@ -272,9 +303,12 @@ impl<'a> Ask<'a> {
             incomplete,
             notes,
             matched: answers.count(),
+            first: times.map(|(first, _)| Time(first)),
+            last: times.map(|(_, last)| Time(last)),
             segments_read: segments_read as u64,
             segments: segments as u64,
             seconds: Digits(started.elapsed().as_secs_f64()),
+            nodes: Vec::new(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tapdex_engine::archive::{Archive, ArchiveError, Segment};
 use tapdex_engine::fields::FieldSet;
 use tapdex_engine::index::SectionKind;
@@ -17,12 +18,12 @@ use crate::missing::missing;
 const GAP_NS: u64 = 1_000_000_000;
 
 /// What is in an archive.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inventory {
     /// The archive.
     pub archive: lines::Archive,
-    /// Its recorder, and what else it tells of itself.
-    pub recorder: Option<(lines::Recorder, Status)>,
+    /// Its recorder, if it ever had one.
+    pub recorder: Option<lines::Recorder>,
     /// Fields in the order of the columns, then parts that belong to no field.
     pub fields: Vec<lines::Field>,
     /// Segments by time.
@@ -92,14 +93,14 @@ fn segment_line(segment: &Segment, file: String) -> lines::Segment {
 }
 
 /// The recorder of an archive, if it ever had one.
-pub fn recorder(archive: &Archive) -> Option<(lines::Recorder, Status)> {
+pub fn recorder(archive: &Archive) -> Option<lines::Recorder> {
     let mut status = Status::read(archive)?;
     let running = Status::is_running(archive);
     if !running {
         // A recorder that was killed could not count its last packets.
         status.total = status.total_stored(archive);
     }
-    Some((lines::Recorder::new(&status, running), status))
+    Some(lines::Recorder::new(&status, running))
 }
 
 /// What each field takes, in all segments.

@@ -8,6 +8,7 @@
 //! | [`lines`] | a type for each kind of line that `--json` prints; `docs/output.md` describes them |
 //! | [`missing`] | what an answer lacks, summed up by cause |
 //! | [`capture`] | packets as a capture, with their interfaces, the question and statistics |
+//! | [`deliver`] | packets as lines or as a capture, also as they are recorded |
 //! | [`inventory`] | what is in an archive |
 //! | [`json`] | JSON that is safe to show in a terminal |
 //!
@@ -27,6 +28,7 @@
 
 pub mod ask;
 pub mod capture;
+pub mod deliver;
 pub mod inventory;
 pub mod json;
 pub mod lines;

@@ -325,7 +325,7 @@ pub struct Archive {
     /// Its folder, or its address.
     pub archive: String,
     /// The codec of its indexes.
-    #[serde(skip)]
+    #[serde(default)]
     pub codec: String,
     /// Segments.
     pub segments: u64,
@@ -406,14 +406,14 @@ pub struct Gap {
 }
 
 /// The recorder of an archive: `info --json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecorderLine {
     /// The recorder.
     pub recorder: Recorder,
 }
 
 /// A recorder.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recorder {
     /// Its state, in a word.
     pub state: Cow<'static, str>,
@@ -429,6 +429,10 @@ pub struct Recorder {
     pub total: Sums,
     /// Recordings that wait to be indexed.
     pub waiting: u64,
+    /// Packets that it stores in a second.
+    pub packets_per_second: Digits<1>,
+    /// Bits of these on the wire.
+    pub bits_per_second: Digits<1>,
     /// Where it takes packets from.
     pub sources: Vec<Source>,
 }
@@ -482,6 +486,13 @@ impl<'de> Deserialize<'de> for Lost {
     }
 }
 
+impl Lost {
+    /// All of them.
+    pub fn sum(&self) -> u64 {
+        self.0.iter().map(|(_, packets)| packets).sum()
+    }
+}
+
 impl From<&Losses> for Lost {
     fn from(lost: &Losses) -> Self {
         Self(lost.by_stage().map(|(stage, packets)| (stage.into(), packets)).to_vec())
@@ -520,6 +531,8 @@ impl Recorder {
             run: sums(&status.run),
             total: sums(&status.total),
             waiting: status.waiting,
+            packets_per_second: Digits(if running { status.packets_per_second } else { 0.0 }),
+            bits_per_second: Digits(if running { status.bits_per_second } else { 0.0 }),
             sources: status.sources.iter().map(source).collect(),
         }
     }

@@ -5,15 +5,13 @@ use std::io::Write;
 use anyhow::Context;
 use tapdex_answers::inventory::Inventory;
 use tapdex_answers::json::Time;
-use tapdex_answers::lines::{GapLine, Recorder, RecorderLine};
+use tapdex_answers::lines::{GapLine, Lost, Recorder, RecorderLine};
 use tapdex_engine::archive::Archive;
 use tapdex_engine::time::format_time;
-use tapdex_record::status::Status;
 use tapdex_report::table::{self, Align};
 
 use super::ask::{ArchiveArg, line};
 use super::missing::{self, AllowArg};
-use super::record::by_stage;
 use super::{CANNOT_WRITE, counted, json, note, shown_packets};
 
 /// Show the contents of an archive: packets, times, gaps, and the size of the indexes.
@@ -101,8 +99,8 @@ fn write_tables(args: &Args, info: &Inventory, out: &mut dyn Write) -> anyhow::R
     if head.unindexed > 0 {
         rows.push(("not indexed yet", counted(head.unindexed, "packet")));
     }
-    if let Some((recorder, status)) = &info.recorder {
-        rows.extend(recorder_rows(recorder, status));
+    if let Some(recorder) = &info.recorder {
+        rows.extend(recorder_rows(recorder));
     }
     if head.incomplete.is_empty() {
         rows.push(("missing", "nothing known".to_owned()));
@@ -173,13 +171,13 @@ fn write_tables(args: &Args, info: &Inventory, out: &mut dyn Write) -> anyhow::R
 }
 
 /// The status of a recorder, as rows of a table.
-fn recorder_rows(recorder: &Recorder, status: &Status) -> Vec<(&'static str, String)> {
+fn recorder_rows(recorder: &Recorder) -> Vec<(&'static str, String)> {
     let state = recorder_text(recorder);
     let names: Vec<&str> = recorder.sources.iter().map(|source| source.name.as_str()).collect();
     let mut rows = vec![
         ("recorder", format!("{state}, from {}", names.join(", "))),
         ("recorded", counted(recorder.total.packets, "packet")),
-        ("lost", by_stage(&status.total.lost)),
+        ("lost", by_stage(&recorder.total.lost)),
     ];
     if recorder.total.removed_segments > 0 {
         let segments = counted(recorder.total.removed_segments, "recording");
@@ -187,7 +185,7 @@ fn recorder_rows(recorder: &Recorder, status: &Status) -> Vec<(&'static str, Str
         rows.push(("removed", format!("{segments}, {packets}")));
     }
     if recorder.running {
-        let (rate, bits) = (status.packets_per_second, status.bits_per_second / 1e6);
+        let (rate, bits) = (recorder.packets_per_second.0, recorder.bits_per_second.0 / 1e6);
         rows.push(("rate", format!("{rate:.0} packets/s, {bits:.1} Mb/s")));
     }
     rows
@@ -206,7 +204,7 @@ fn recorder_text(recorder: &Recorder) -> String {
 
 fn write_json(args: &Args, info: &Inventory, out: &mut dyn Write) -> anyhow::Result<()> {
     json::line(out, &info.archive)?;
-    if let Some((recorder, _)) = &info.recorder {
+    if let Some(recorder) = &info.recorder {
         json::line(out, &RecorderLine { recorder: recorder.clone() })?;
     }
     if args.fields {
@@ -216,4 +214,10 @@ fn write_json(args: &Args, info: &Inventory, out: &mut dyn Write) -> anyhow::Res
         info.segments.iter().try_for_each(|segment| json::line(out, segment))?;
     }
     info.gaps.iter().try_for_each(|&gap| json::line(out, &GapLine { gap }))
+}
+
+/// What was lost, and where.
+fn by_stage(lost: &Lost) -> String {
+    let stages: Vec<String> = lost.0.iter().map(|(name, lost)| format!("{name} {lost}")).collect();
+    stages.join(", ")
 }

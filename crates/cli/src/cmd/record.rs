@@ -27,7 +27,6 @@ use super::ask::line;
 use super::{Incomplete, counted};
 use log::{LogFormat, LogLevel};
 use settings::Settings;
-pub(super) use shown::by_stage;
 
 /// Record packets from interfaces into an archive, and index them meanwhile.
 ///

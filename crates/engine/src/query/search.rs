@@ -147,6 +147,11 @@ impl<'q> Search<'q> {
         Self { control: control.clone(), ..self }
     }
 
+    /// The segments that are asked, by the time of their first packet.
+    pub fn segments(&self) -> &[Arc<Segment>] {
+        &self.segments
+    }
+
     /// How many packets match.
     pub fn count(&self) -> Result<Answers, SearchError> {
         self.ask(Wanted::Count)

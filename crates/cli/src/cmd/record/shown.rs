@@ -114,7 +114,7 @@ fn losses(lost: &Losses) -> String {
 }
 
 /// What was lost, and where.
-pub(in super::super) fn by_stage(lost: &Losses) -> String {
+fn by_stage(lost: &Losses) -> String {
     let stages = lost.by_stage();
     let stages: Vec<String> = stages.iter().map(|(name, lost)| format!("{name} {lost}")).collect();
     stages.join(", ")
