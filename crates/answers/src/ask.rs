@@ -313,6 +313,25 @@ impl<'a> Ask<'a> {
     }
 }
 
+const UNITS: [(&str, u64); 7] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", SECOND),
+    ("m", MINUTE),
+    ("h", HOUR),
+    ("d", DAY),
+];
+
+/// The nanoseconds of a length of time, such as `100us`, `10ms`, `60s`, `5m`, `1h` or `1d`; `None`
+/// if it is written in another way, or 0.
+pub fn parse_span(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = UNITS.iter().find(|(name, _)| *name == unit)?.1;
+    number.parse::<u64>().ok()?.checked_mul(unit).filter(|&span| span > 0)
+}
+
 /// Spans that people count in, ascending.
 fn round_spans() -> impl Iterator<Item = u64> {
     let decimal = (0..9).flat_map(|power| [1, 2, 5].map(|n| n * 10_u64.pow(power)));
@@ -403,6 +422,15 @@ fn differs(query: &Query) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_are_understood() {
+        assert_eq!(parse_span("60s"), Some(MINUTE));
+        assert_eq!(parse_span("100us"), Some(100_000));
+        for text in ["", "s", "60", "0s", "-1s", "1 s", "99999999999d", "1w"] {
+            assert_eq!(parse_span(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn spans_are_round_and_ascend() {

@@ -25,6 +25,7 @@ pub(crate) mod record;
 pub(crate) mod repair;
 pub(crate) mod replay;
 pub(crate) mod search;
+pub(crate) mod serve;
 pub(crate) mod top;
 pub(crate) mod upgrade;
 pub(crate) mod verify;

@@ -232,7 +232,8 @@ const CHANGERS: [&str; 5] = [
 
 #[test]
 fn files_are_changed_in_one_place() {
-    let crates = ["crates/engine/src/", "crates/record/src/", "crates/cli/src/"];
+    let crates =
+        ["crates/engine/src/", "crates/record/src/", "crates/cli/src/", "crates/server/src/"];
     let is_wanted = |name: &str| {
         let ours = crates.iter().any(|folder| name.starts_with(folder));
         let tests = name.contains("/testing") || name.ends_with("/tests.rs");
@@ -253,7 +254,12 @@ fn files_are_changed_in_one_place() {
 
 #[test]
 fn what_an_archive_names_is_opened_as_a_regular_file() {
-    let folders = ["crates/engine/src/archive", "crates/engine/src/mmap", "crates/record/src/"];
+    let folders = [
+        "crates/engine/src/archive",
+        "crates/engine/src/mmap",
+        "crates/record/src/",
+        "crates/server/src/",
+    ];
     let is_wanted = |name: &str| is_rust(name) && folders.iter().any(|f| name.starts_with(f));
     let mut wrong = vec![];
     for (name, text) in files(is_wanted) {
@@ -296,7 +302,11 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
 #[test]
 fn crates_depend_only_on_what_they_may() {
     for (manifest, allowed) in [
-        ("crates/bitmap/Cargo.toml", &["thiserror"][..]),
+        (
+            "crates/answers/Cargo.toml",
+            &["serde", "serde_json", "tapdex-engine", "tapdex-record", "thiserror"][..],
+        ),
+        ("crates/bitmap/Cargo.toml", &["thiserror"]),
         (
             "crates/engine/Cargo.toml",
             &[
@@ -334,11 +344,14 @@ fn crates_depend_only_on_what_they_may() {
                 "rustix",
                 "serde",
                 "serde_json",
+                "tapdex-answers",
                 "tapdex-bitmap",
                 "tapdex-engine",
                 "tapdex-gpu",
                 "tapdex-record",
                 "tapdex-report",
+                "tapdex-server",
+                "tokio",
                 "toml",
                 "tracing",
                 "tracing-subscriber",
@@ -359,6 +372,35 @@ fn crates_depend_only_on_what_they_may() {
             ],
         ),
         ("crates/report/Cargo.toml", &["csv", "unicode-width"]),
+        (
+            "crates/server/Cargo.toml",
+            &[
+                "axum",
+                "form_urlencoded",
+                "getrandom",
+                "http-body",
+                "http-body-util",
+                "hyper",
+                "hyper-util",
+                "rayon",
+                "rcgen",
+                "rustix",
+                "rustls",
+                "serde",
+                "serde_json",
+                "sha2",
+                "subtle",
+                "tapdex-answers",
+                "tapdex-engine",
+                "tapdex-record",
+                "thiserror",
+                "tokio",
+                "tokio-rustls",
+                "toml",
+                "tower-service",
+                "x509-parser",
+            ],
+        ),
     ] {
         let found = dependencies(manifest).into_iter();
         let wrong: Vec<String> = found.filter(|name| !allowed.contains(&name.as_str())).collect();

@@ -19,11 +19,11 @@ use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
 
 /// How many times to try creating a file while other processes create, finish or remove it.
@@ -31,6 +31,9 @@ const ATTEMPTS_MAX: usize = 100;
 
 /// The folders that an archive has in its own.
 const FOLDERS: [&str; 3] = ["segments", "packets", "drafts"];
+
+/// The mode of a folder that only its owner may look into.
+const PRIVATE_MODE: u32 = 0o700;
 
 /// Who may read a file that is to be created. Its owner always may: whoever creates it could read
 /// what it is made from.
@@ -146,6 +149,17 @@ impl Dir {
         Ok(Self { handle: Arc::new(handle) })
     }
 
+    /// Opens a folder that the user has named, or makes it, and those above it, for its owner alone.
+    pub fn create_private(path: &Path) -> io::Result<Self> {
+        match Self::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_MODE).create(path)?;
+                Self::open(path)
+            }
+            opened => opened,
+        }
+    }
+
     /// A folder in this one. A link to a folder is refused.
     pub fn folder(&self, name: &OsStr) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -162,7 +176,16 @@ impl Dir {
 
     /// Makes a folder in this one, unless there is one.
     pub fn make_folder(&self, name: &OsStr) -> io::Result<Self> {
-        let mode = Mode::from_raw_mode(0o777);
+        self.make_folder_with(name, 0o777)
+    }
+
+    /// The same for its owner alone.
+    pub fn make_private_folder(&self, name: &OsStr) -> io::Result<Self> {
+        self.make_folder_with(name, PRIVATE_MODE)
+    }
+
+    fn make_folder_with(&self, name: &OsStr, mode: u32) -> io::Result<Self> {
+        let mode = Mode::from_raw_mode(mode);
         match rustix::fs::mkdirat(&self.handle, plain(name)?, mode) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => self.folder(name),
             Err(error) => Err(error.into()),
@@ -180,7 +203,7 @@ impl Dir {
     }
 
     /// What has a name, links not followed.
-    pub(crate) fn metadata(&self, name: &OsStr) -> io::Result<Metadata> {
+    pub fn metadata(&self, name: &OsStr) -> io::Result<Metadata> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let found = rustix::fs::openat(&self.handle, plain(name)?, flags, Mode::empty())?;
         File::from(found).metadata()
@@ -307,10 +330,19 @@ impl Dir {
 
     /// Opens or creates a file that is used only for its lock.
     pub fn lock_file(&self, name: &OsStr) -> io::Result<File> {
+        self.lock_file_with(name, Rights::USUAL)
+    }
+
+    /// The same for its owner alone: others can neither hold the lock nor see that there is one.
+    pub fn private_lock_file(&self, name: &OsStr) -> io::Result<File> {
+        self.lock_file_with(name, Rights::OWNER)
+    }
+
+    fn lock_file_with(&self, name: &OsStr, rights: Rights) -> io::Result<File> {
         match self.open_file(name, OFlags::WRONLY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-                let mode = Mode::from_raw_mode(0o666);
+                let mode = Mode::from_raw_mode(rights.mode);
                 let file = rustix::fs::openat(&self.handle, name, flags | OFlags::CLOEXEC, mode)?;
                 let file = File::from(file);
                 check_regular(file.metadata()?.mode())?;
@@ -347,9 +379,24 @@ impl Dir {
 
     /// Makes the names in the folder survive a crash.
     pub fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(self.opened()?)?)
+    }
+
+    /// Who owns the folder, and what may be done with it.
+    pub fn own_metadata(&self) -> io::Result<Metadata> {
+        File::from(self.opened()?).metadata()
+    }
+
+    /// Gives the folder to a user and a group: for root, who makes it for somebody else.
+    pub fn give(&self, owner: u32, group: u32) -> io::Result<()> {
+        let (owner, group) = (Uid::from_raw(owner), Gid::from_raw(group));
+        Ok(rustix::fs::fchown(self.opened()?, Some(owner), Some(group))?)
+    }
+
+    /// The folder itself, opened for what a handle of its path is not enough for.
+    fn opened(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::openat(&self.handle, ".", flags, Mode::empty())?;
-        Ok(rustix::fs::fsync(folder)?)
+        Ok(rustix::fs::openat(&self.handle, ".", flags, Mode::empty())?)
     }
 }
 
@@ -647,6 +694,25 @@ mod tests {
             }
             Err(error) => eprintln!("not tried, no lists of rights here: {error}"),
         }
+    }
+
+    #[test]
+    fn private_folders_are_their_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o7777;
+        let dir = Dir::create_private(&path).unwrap();
+        dir.make_private_folder(OsStr::new("c")).unwrap();
+        for made in [folder.path().join("a"), path.clone(), path.join("c")] {
+            assert_eq!(mode(&made), 0o700, "{made:?}");
+        }
+        drop(dir.private_lock_file(OsStr::new(".lock")).unwrap());
+        assert_eq!(mode(&path.join(".lock")), 0o600);
+        assert!(Dir::create_private(&path).is_ok());
+        let file = path.join("file");
+        fs::write(&file, "").unwrap();
+        assert!(Dir::create_private(&file).is_err());
+        assert!(dir.make_private_folder(OsStr::new("file")).is_err());
     }
 
     #[test]

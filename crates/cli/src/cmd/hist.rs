@@ -49,27 +49,9 @@ pub(crate) struct Args {
 /// Columns of the longest bar.
 const BAR_LEN: u64 = 50;
 
-const SECOND: u64 = 1_000_000_000;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
-const UNITS: [(&str, u64); 7] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", SECOND),
-    ("m", MINUTE),
-    ("h", HOUR),
-    ("d", DAY),
-];
-
 fn parse_span(text: &str) -> Result<u64, String> {
-    let expected = || "expected a number and a unit, such as 100us, 10ms, 60s, 5m, 1h, 1d";
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(expected)?.1;
-    let number: u64 = number.parse().map_err(|_| expected())?;
-    number.checked_mul(unit).filter(|&span| span > 0).ok_or_else(|| expected().to_owned())
+    let expected = "expected a number and a unit, such as 100us, 10ms, 60s, 5m, 1h, 1d";
+    tapdex_answers::ask::parse_span(text).ok_or_else(|| expected.to_owned())
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -105,18 +87,4 @@ fn print(args: &Args, spans: &[Span], out: &mut dyn Write) -> anyhow::Result<()>
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_are_understood() {
-        assert_eq!(parse_span("60s"), Ok(MINUTE));
-        assert_eq!(parse_span("100us"), Ok(100_000));
-        for text in ["", "s", "60", "0s", "-1s", "1 s", "99999999999d", "1w"] {
-            assert!(parse_span(text).is_err(), "{text}");
-        }
-    }
 }

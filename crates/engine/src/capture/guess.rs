@@ -4,8 +4,8 @@
 //! knows. A place is guessed if records that follow each other without a gap start there, for
 //! longer than usual frames are, and another record behind them: a frame that has a capture in it
 //! does not deceive then, nor do bytes that look like one long record. Packets can be made that
-//! deceive any rule. So whoever uses a guess has to find out whether it was right, as soon as the reader of
-//! what comes before gets there.
+//! deceive any rule. So whoever uses a guess has to find out whether it was right, as soon as the
+//! reader of what comes before gets there.
 
 use super::pcapng::{BLOCK_MIN, ENHANCED_PACKET, SECTION_HEADER};
 use super::read::{RECORD_LEN, RECORD_LEN_LONG, size, word};

@@ -146,7 +146,7 @@ impl Query {
     }
 
     /// Whether the filter has terms that columns cannot answer, so that packets are read for it.
-    pub(super) fn reads_packets(&self) -> bool {
+    pub fn reads_packets(&self) -> bool {
         let is_unknown = |term: &&Term| {
             matches!(term.test, Test::Opaque { .. } | Test::Loaded { .. } | Test::Flow { .. })
                 || term.shift == Shift::Elsewhere

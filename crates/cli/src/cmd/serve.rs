@@ -1,0 +1,190 @@
+//! `tapdex serve`: an archive over HTTP.
+
+use std::future::Future;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use tapdex_engine::archive::Archive;
+use tapdex_server::audit::Audit;
+use tapdex_server::door::{Door, WhenEmpty};
+use tapdex_server::http::{App, Settings, router};
+use tapdex_server::listen::{Connections, serve};
+use tapdex_server::state::State;
+use tapdex_server::tls::{ClientCertificates, ServerCertificate, Tls};
+use tokio::sync::Notify;
+
+use super::ask::{ArchiveArg, now_ns};
+use super::{CANNOT_WRITE, interrupt, note};
+
+/// Answer questions about an archive over HTTP, to those who may ask.
+///
+/// Everybody on this machine may ask, until there are tokens; nobody elsewhere can connect:
+///
+///     tapdex serve -r archive
+///     curl 'http://127.0.0.1:8417/api/v1/count?q=udp+port+53'
+///     curl 'http://127.0.0.1:8417/api/v1/packets?q=host+10.1.2.3' -o host.pcapng
+///
+/// To let others connect, TLS is needed, and a token or a client certificate for each of them:
+///
+///     tapdex token add --name soc --role extract --expires 90d > soc.token
+///     tapdex serve -r archive --listen 0.0.0.0:8417 --tls-self-signed --host sensor1.example
+///
+/// A self-signed certificate is made once and kept; its fingerprint is printed, so that clients can
+/// check it. The API is described at /openapi.json; there are /metrics for Prometheus, /healthz and
+/// /readyz. POST /query is Stenographer's.
+///
+/// The archive is only read, and recorders, index and repair may work on it meanwhile. Tokens,
+/// certificates and the audit log are in the folder --state. Every answer says what is missing from
+/// it. The audit log has who got which packets, with their SHA-256.
+///
+/// Ctrl-C lets answers end that are under way, for up to five seconds; a second one does not.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    archive: ArchiveArg,
+    /// Address to listen at; port 0 is any free one.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8417")]
+    listen: SocketAddr,
+    /// Folder for tokens, certificates and the audit log. Default: tapdex in the state folder of
+    /// the user.
+    #[arg(long, value_name = "DIR", env = "TAPDEX_STATE")]
+    state: Option<PathBuf>,
+    /// What the archive is called in answers. Default: the name of its folder.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Name by which clients call the server; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// Certificate of the server, with those that vouch for it, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Key of the certificate, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Make a certificate, and keep it.
+    #[arg(long, conflicts_with = "tls_cert")]
+    tls_self_signed: bool,
+    /// Certificates, as PEM, that vouch for clients; these may then come in without a token, if
+    /// token add knows their certificate.
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// Refuse clients without a certificate.
+    #[arg(long, requires = "client_ca")]
+    require_client_cert: bool,
+    /// Streams at a time.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    streams: usize,
+    /// Report only problems.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Args {
+    fn tls(&self, state: &State) -> anyhow::Result<Option<Tls>> {
+        let clients = match (&self.client_ca, self.require_client_cert) {
+            (None, _) => ClientCertificates::None,
+            (Some(path), false) => ClientCertificates::Optional(path),
+            (Some(path), true) => ClientCertificates::Required(path),
+        };
+        let mut names = self.host.clone();
+        names.push(self.listen.ip().to_string());
+        names.push("localhost".to_owned());
+        let server = match (&self.tls_cert, &self.tls_key) {
+            (Some(chain), Some(key)) => ServerCertificate::Files { chain, key },
+            _ if self.tls_self_signed => ServerCertificate::SelfSigned { names: &names },
+            _ if self.client_ca.is_some() => {
+                bail!("--client-ca needs TLS: give --tls-self-signed, or --tls-cert and --tls-key")
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Tls::open(state, server, clients, now_ns())?))
+    }
+}
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let is_loopback = args.listen.ip().to_canonical().is_loopback();
+    let has_tls = args.tls_self_signed || args.tls_cert.is_some();
+    ensure!(
+        is_loopback || has_tls,
+        "{} is open to others, so packets need TLS: give --tls-self-signed, or --tls-cert and \
+         --tls-key; or listen at 127.0.0.1",
+        args.listen
+    );
+    let archive = Archive::open(&args.archive.archive)?;
+    let folder = match &args.state {
+        Some(folder) => folder.clone(),
+        None => State::default_path()?,
+    };
+    let state = State::create(&folder)?;
+    let tls = args.tls(&state)?;
+    let when_empty = if is_loopback { WhenEmpty::Open } else { WhenEmpty::Locked };
+    let door = Door::open(&state, when_empty)?;
+    let audit = Audit::open(&state, now_ns())?;
+    let is_open = door.is_open();
+    let name = archive.folder().file_name().map(|name| name.to_string_lossy().into_owned());
+    let settings = Settings {
+        name: args.name.clone().or(name).unwrap_or_else(|| "archive".to_owned()),
+        streams: args.streams,
+        hosts: args.host.clone(),
+        is_open,
+        ..Settings::default()
+    };
+    let app = App::new(archive, door, audit, settings)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("cannot start threads")?;
+    let stop = Arc::new(Notify::new());
+    watch(&app, &stop);
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind(args.listen).await;
+        let listener = listener.with_context(|| format!("cannot listen at {}", args.listen))?;
+        let address = listener.local_addr().context("cannot listen")?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        // For whoever waits for the server to be there.
+        writeln!(out, "{scheme}://{address}/").context(CANNOT_WRITE)?;
+        out.flush().context(CANNOT_WRITE)?;
+        if !args.quiet {
+            tell(args, tls.as_ref(), is_open, &state);
+        }
+        let config = tls.map(|tls| tls.config);
+        let stopped = stopped(&stop);
+        serve(listener, config, router(app), Connections::default(), stopped).await;
+        anyhow::Ok(())
+    })?;
+    // Threads that read packets notice that there is nobody to read them for.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    Ok(())
+}
+
+/// Ctrl-C ends the server; a second one ends the process.
+fn watch(app: &Arc<App>, stop: &Arc<Notify>) {
+    let (app, stop) = (Arc::clone(app), Arc::clone(stop));
+    let pressed = std::sync::atomic::AtomicBool::new(false);
+    interrupt::handle(move || {
+        if pressed.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            interrupt::exit();
+        }
+        app.stop();
+        stop.notify_one();
+    });
+}
+
+fn stopped(stop: &Notify) -> impl Future<Output = ()> + '_ {
+    stop.notified()
+}
+
+fn tell(args: &Args, tls: Option<&Tls>, is_open: bool, state: &State) {
+    if let Some(tls) = tls {
+        note(&format!("fingerprint of the certificate: {}", tls.fingerprint));
+    }
+    match is_open {
+        true => note("everybody on this machine may ask; tapdex token add closes the door"),
+        false => note(&format!("tokens, roles and the audit log: {}", state.path().display())),
+    }
+    if !is_open && !args.listen.ip().is_loopback() {
+        note("whoever has no token gets no answer; tapdex token add makes one");
+    }
+}

@@ -1,0 +1,195 @@
+//! What there is: segments, status, fields, interfaces, and single packets.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::Response;
+use serde::Serialize;
+use tapdex_answers::deliver::packet_id;
+use tapdex_answers::inventory::{Inventory, recorder};
+use tapdex_answers::lines::{Packet, Recorder};
+use tapdex_engine::fields::NAMES;
+use tapdex_engine::packet::Headers;
+use tapdex_engine::query::Query;
+use tapdex_engine::query::filter::Filter;
+use tapdex_engine::time::TimeRange;
+use tapdex_record::metrics::Histogram;
+use tapdex_record::status::Status;
+
+use super::error::ApiError;
+use super::identity::is_limited;
+use super::questions::within;
+use super::streams::file_name;
+use super::{App, Asked, Endpoint, json};
+use crate::audit::Entry;
+use crate::door::roles::May;
+use crate::door::{Identity, Turn};
+use crate::lanes::Weight;
+
+/// The server and its recorder.
+#[derive(Debug, Serialize)]
+struct ServerStatus {
+    node: String,
+    version: &'static str,
+    role: String,
+    recorder: Option<Recorder>,
+}
+
+/// A field that packets can be counted by.
+#[derive(Debug, Serialize)]
+struct FieldLine {
+    field: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wireshark: Option<&'static str>,
+    pcap: &'static str,
+    about: &'static str,
+}
+
+/// An interface that packets came from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+struct InterfaceLine {
+    name: String,
+    description: String,
+    link: String,
+}
+
+/// A packet with its bytes, for those who may see them.
+#[derive(Debug, Serialize)]
+struct OnePacket<'a> {
+    packet: Packet<'a>,
+    link: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hex: Option<String>,
+}
+
+pub(super) async fn answer(
+    app: &Arc<App>,
+    endpoint: Endpoint,
+    asked: Asked,
+    turn: Turn,
+) -> Result<Response<Body>, ApiError> {
+    let Asked { identity, mut params, id, now_ns, .. } = asked;
+    drop(params.text("reason"));
+    params.finish()?;
+    let (time, who) = (app.settings.answer_time, identity.name().to_owned());
+    within(app, Weight::Light, &who, time, turn, move |app, _| match endpoint {
+        Endpoint::Segments => {
+            let name = app.settings.name.clone();
+            let inventory = Inventory::new(&app.archive, name, file_name);
+            let mut inventory = inventory.map_err(|_| ApiError::failed())?;
+            for segment in &mut inventory.segments {
+                // Folders of the server are nobody's business outside.
+                let path = std::path::Path::new(&segment.segment);
+                let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+                segment.segment = name.unwrap_or_default();
+            }
+            Ok(json(&inventory))
+        }
+        Endpoint::Status => {
+            let whole = !is_limited(identity.role(), now_ns);
+            Ok(json(&ServerStatus {
+                node: app.settings.name.clone(),
+                version: env!("CARGO_PKG_VERSION"),
+                role: identity.role().name().to_owned(),
+                recorder: whole.then(|| recorder(&app.archive)).flatten(),
+            }))
+        }
+        Endpoint::Fields => Ok(json(&fields())),
+        Endpoint::Interfaces => interfaces(app),
+        _ => packet(app, &identity, &id, now_ns),
+    })
+    .await
+}
+
+fn fields() -> Vec<FieldLine> {
+    let line = |name: &tapdex_engine::fields::Name| {
+        let field = name.top.first().copied()?;
+        Some(FieldLine { field, wireshark: name.wireshark, pcap: name.pcap, about: name.about })
+    };
+    NAMES.iter().filter_map(line).collect()
+}
+
+fn interfaces(app: &App) -> Result<Response<Body>, ApiError> {
+    let survey = app.archive.survey(TimeRange::ALL).map_err(|_| ApiError::failed())?;
+    let mut counts: BTreeMap<InterfaceLine, u64> = BTreeMap::new();
+    for segment in &survey.segments {
+        for interface in &segment.note().layout.interfaces {
+            let line = InterfaceLine {
+                name: interface.name.clone(),
+                description: interface.description.clone(),
+                link: tapdex_engine::packet::LinkType(interface.link).to_string(),
+            };
+            *counts.entry(line).or_default() += 1;
+        }
+    }
+    Ok(json(&counts.into_keys().collect::<Vec<_>>()))
+}
+
+/// A packet by its id: that of its segment, and its number there.
+fn packet(
+    app: &App,
+    identity: &Identity,
+    id: &str,
+    now_ns: u64,
+) -> Result<Response<Body>, ApiError> {
+    let missing = || ApiError::not_found("there is no such packet, or you may not see it");
+    let number = id.rsplit_once(':').and_then(|(_, number)| number.parse::<u32>().ok());
+    let number = number.ok_or_else(missing)?;
+    let survey = app.archive.survey(TimeRange::ALL).map_err(|_| ApiError::failed())?;
+    let segment = survey.segments.iter().find(|segment| packet_id(segment, number) == id);
+    let segment = segment.ok_or_else(missing)?;
+    if u64::from(number) >= segment.note().records {
+        return Err(missing());
+    }
+    let all = Filter::parse("", now_ns).map_err(|_| ApiError::failed())?;
+    let query: Query = identity.role().force(&all, TimeRange::ALL, now_ns)?;
+    let mut found = None;
+    let name = file_name(segment);
+    let before = segment.note().source.records_before;
+    let mut packets = segment.packets().map_err(|_| missing())?;
+    let unread = packets.for_each([number], &mut |_, record| {
+        let mut headers = Headers::default();
+        if query.scan(record, &mut headers).unwrap_or(false) {
+            let in_file = before.saturating_add(u64::from(number)).saturating_add(1);
+            let mut line = Packet::new(&name, in_file, *record);
+            id.clone_into(&mut line.id);
+            let hex = identity.check(May::Extract).is_ok().then(|| {
+                let mut text = String::with_capacity(2 * record.data.len());
+                for byte in record.data {
+                    let _ = write!(text, "{byte:02x}");
+                }
+                text
+            });
+            let sha256 = hex.as_ref().map(|_| sha256_of(record.data));
+            found = Some((OnePacket { packet: line, link: record.link.to_string(), hex }, sha256));
+        }
+        Ok(false)
+    });
+    let is_sound = unread.is_ok_and(|unread| unread.into_errors().is_empty());
+    let Some((packet, sha256)) = found.filter(|_| is_sound) else { return Err(missing()) };
+    let mut entry = Entry::new(identity, "packet", "done");
+    entry.reason = Some(format!("packet {id}"));
+    entry.packets = Some(1);
+    entry.bytes = packet.hex.as_ref().map(|hex| hex.len() as u64 / 2);
+    entry.sha256 = sha256;
+    if app.audit.append(&entry, now_ns).is_err() {
+        let text = "the audit log cannot be written, so nothing is given out";
+        return Err(ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, text));
+    }
+    Ok(json(&packet))
+}
+
+fn sha256_of(bytes: &[u8]) -> String {
+    use sha2::{Digest, Sha256};
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The numbers of the recorder, if there is one.
+pub(super) fn recorder_metrics(app: &App) -> String {
+    match Status::read(&app.archive).filter(|_| Status::is_running(&app.archive)) {
+        Some(status) => status.exposition(&Histogram::new(&[])),
+        None => String::new(),
+    }
+}

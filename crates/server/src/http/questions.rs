@@ -1,0 +1,230 @@
+//! Answers that are made in memory: count, top, histogram, flows, explain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Response, StatusCode};
+use tapdex_answers::ask::{Ask, SpanLen};
+use tapdex_answers::lines::By;
+use tapdex_engine::fields::{self, Name};
+use tapdex_engine::query::{Control, FlowOrder, Query, Value};
+
+use super::error::ApiError;
+use super::identity::{forced, is_limited};
+use super::params::{Params, shown};
+use super::{App, Asked, Endpoint, json};
+use crate::door::Turn;
+use crate::lanes::Weight;
+
+/// The most values of a field, and the most conversations, in an answer.
+pub(super) const LINES_MAX: usize = 1 << 20;
+/// The most fields that are counted for one question.
+const FIELDS_MAX: usize = 16;
+
+/// What is asked about the packets that match.
+enum Kind {
+    Count,
+    Top { names: Vec<&'static Name>, by: By, most: usize },
+    Histogram(SpanLen),
+    Flows { order: FlowOrder, most: usize, whole: bool },
+    Explain,
+}
+
+impl Kind {
+    fn read(endpoint: Endpoint, params: &mut Params) -> Result<Self, ApiError> {
+        Ok(match endpoint {
+            Endpoint::Top => Self::Top {
+                names: names(params)?,
+                by: match params.text("by").as_deref() {
+                    None | Some("packets") => By::Packets,
+                    Some("bytes") => By::Bytes,
+                    Some(other) => {
+                        let text = format!("by={}: expected packets or bytes", shown(other));
+                        return Err(ApiError::bad(text));
+                    }
+                },
+                most: most(params)?,
+            },
+            Endpoint::Histogram => Self::Histogram(span(params)?),
+            Endpoint::Flows => Self::Flows {
+                order: match params.text("sort").as_deref() {
+                    None | Some("bytes") => FlowOrder::Bytes,
+                    Some("packets") => FlowOrder::Packets,
+                    Some("duration") => FlowOrder::Duration,
+                    Some("start") => FlowOrder::Start,
+                    Some(other) => {
+                        let expected = "expected bytes, packets, duration or start";
+                        return Err(ApiError::bad(format!("sort={}: {expected}", shown(other))));
+                    }
+                },
+                most: most(params)?,
+                whole: params.flag("whole")?,
+            },
+            Endpoint::Explain => Self::Explain,
+            _ => Self::Count,
+        })
+    }
+
+    /// Whether packets are read for it.
+    fn weight(&self, query: &Query) -> Weight {
+        let reads = match self {
+            Self::Flows { order, whole, .. } => {
+                *whole || matches!(order, FlowOrder::Duration | FlowOrder::Start)
+            }
+            _ => false,
+        };
+        if reads || query.reads_packets() { Weight::Heavy } else { Weight::Light }
+    }
+}
+
+fn names(params: &mut Params) -> Result<Vec<&'static Name>, ApiError> {
+    let hint = || {
+        let names = fields::NAMES.iter().filter_map(|name| name.top.first().copied());
+        format!("fields: {}", names.collect::<Vec<_>>().join(", "))
+    };
+    let Some(text) = params.text("field") else {
+        return Err(ApiError::bad("field is missing").with_hint(hint()));
+    };
+    let names = text.split(',').map(|name| {
+        let name = name.trim();
+        let error = || ApiError::bad(format!("there is no field {}", shown(name)));
+        fields::for_top(name).ok_or_else(|| error().with_hint(hint()))
+    });
+    let names: Vec<&Name> = names.collect::<Result<_, _>>()?;
+    match names.len() > FIELDS_MAX {
+        true => Err(ApiError::bad(format!("more than {FIELDS_MAX} fields"))),
+        false => Ok(names),
+    }
+}
+
+/// The number of lines that are asked for; 0 is as many as there may be.
+fn most(params: &mut Params) -> Result<usize, ApiError> {
+    Ok(match params.get("n", "a number")? {
+        None => 10,
+        Some(0) => LINES_MAX,
+        Some(most) => usize::min(most, LINES_MAX),
+    })
+}
+
+fn span(params: &mut Params) -> Result<SpanLen, ApiError> {
+    let ns: Option<u64> = params.get("span_ns", "nanoseconds")?;
+    let text = params.text("span");
+    let bins: Option<u64> = params.get("bins", "a number")?;
+    match (ns, text, bins) {
+        (None, None, bins) => Ok(SpanLen::AtMost(bins.unwrap_or(40).clamp(1, 100_000))),
+        (Some(ns), None, None) if ns > 0 => Ok(SpanLen::Each(ns)),
+        (None, Some(text), None) => {
+            let span = tapdex_answers::ask::parse_span(&text);
+            let expected = "expected a number and a unit, such as 100us, 10ms, 60s, 5m, 1h, 1d";
+            let error = || ApiError::bad(format!("span={}: {expected}", shown(&text)));
+            span.map(SpanLen::Each).ok_or_else(error)
+        }
+        _ => Err(ApiError::bad("give one of span, span_ns and bins")),
+    }
+}
+
+/// A value for people; nobody outside needs to know where captures are.
+pub(super) fn value_text(value: &Value) -> String {
+    match value {
+        Value::UnnamedInterface { capture, number } => {
+            let name = capture.file_name().map(|name| name.to_string_lossy().into_owned());
+            format!("{number} of {}", name.unwrap_or_default())
+        }
+        value => value.to_string(),
+    }
+}
+
+pub(super) async fn answer(
+    app: &Arc<App>,
+    endpoint: Endpoint,
+    asked: Asked,
+    turn: Turn,
+) -> Result<Response<Body>, ApiError> {
+    let Asked { identity, mut params, now_ns, .. } = asked;
+    let question = params.question()?;
+    drop(params.text("reason"));
+    let kind = Kind::read(endpoint, &mut params)?;
+    params.finish()?;
+    let role = identity.role();
+    let query = forced(role, &question, now_ns)?;
+    let limited = is_limited(role, now_ns);
+    if matches!(kind, Kind::Flows { whole: true, .. }) && !role.forced_filters().is_empty() {
+        return Err(ApiError::forbidden(
+            "your role sees packets of its filter only, not the others",
+        ));
+    }
+    let weight = kind.weight(&query);
+    let time = role
+        .limits()
+        .time
+        .map_or(app.settings.answer_time, |time| Duration::min(time, app.settings.answer_time));
+    within(app, weight, identity.name(), time, turn, move |app, control| {
+        let ask = Ask::new(&app.archive, &query).with_control(control);
+        let ask = if limited { ask.nothing_beyond() } else { ask };
+        Ok(match &kind {
+            Kind::Count => json(&ask.count()?),
+            Kind::Top { names, by, most } => json(&ask.top(names, *by, *most, value_text)?),
+            Kind::Histogram(len) => json(&ask.histogram(*len)?),
+            Kind::Flows { order, most, whole } => {
+                json(&ask.flows(*order, *most, *whole, |_| {})?)
+            }
+            Kind::Explain => json(&ask.explain()?),
+        })
+    })
+    .await
+}
+
+/// Cancels a search when it is dropped: when its client has gone away.
+pub(super) struct CancelOnDrop(pub(super) Control);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Waits for a place, then works on a thread until there is an answer, time is up, or the client
+/// goes away.
+pub(super) async fn within(
+    app: &Arc<App>,
+    weight: Weight,
+    who: &str,
+    time: Duration,
+    turn: Turn,
+    work: impl FnOnce(&App, &Control) -> Result<Response<Body>, ApiError> + Send + 'static,
+) -> Result<Response<Body>, ApiError> {
+    let control = Control::default();
+    let gone = CancelOnDrop(control.clone());
+    let deadline = tokio::time::sleep(time);
+    let answer = async {
+        let full = |_| {
+            let text = "too many questions are waiting already";
+            ApiError::new(StatusCode::TOO_MANY_REQUESTS, text).with_retry(5)
+        };
+        let place = app.lanes.enter(weight, who).await.map_err(full)?;
+        let (own, shared) = (Arc::clone(app), control.clone());
+        let task = tokio::task::spawn_blocking(move || {
+            // Both are free only when the work has ended, not when its client has gone.
+            let _held = (place, turn);
+            match weight {
+                Weight::Light => own.light.install(|| work(&own, &shared)),
+                Weight::Heavy => {
+                    // The pool of the process gives way to others.
+                    rayon::scope(|_| work(&own, &shared))
+                }
+            }
+        });
+        task.await.unwrap_or_else(|_| Err(ApiError::failed()))
+    };
+    let answer = tokio::select! {
+        answer = answer => answer,
+        () = deadline => {
+            let text = format!("no answer within {} s", time.as_secs_f64());
+            let hint = "narrow the filter or the times";
+            Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, text).with_hint(hint))
+        }
+    };
+    drop(gone);
+    answer
+}
