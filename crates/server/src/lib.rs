@@ -1,8 +1,8 @@
 //! An archive for a team: who may come in, what they may ask, and what was given to them.
 //!
 //! [`door`] knows tokens and roles, [`tls`] certificates, [`audit`] writes down what happens, and
-//! [`state`] is the folder where all of that is kept. Nothing in here waits for a network: these are
-//! plain functions, and whoever speaks HTTP calls them.
+//! [`state`] is the folder where all of that is kept. Nothing in here waits for a network: these
+//! are plain functions, and whoever speaks HTTP calls them.
 
 pub mod audit;
 pub mod door;

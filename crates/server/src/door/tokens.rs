@@ -28,7 +28,8 @@ use crate::tls::Fingerprint;
 pub(super) const TOKENS_NAME: &str = "tokens.toml";
 /// The most bytes of it: some ten thousand tokens.
 pub(super) const TOKENS_LEN_MAX: u64 = 4 << 20;
-/// A file that is there once there were tokens: losing them must not look like never having had any.
+/// A file that is there once there were tokens: losing them must not look like never having had
+/// any.
 const MADE_NAME: &str = ".tokens.toml.made";
 
 const ID_LEN: usize = 8;
