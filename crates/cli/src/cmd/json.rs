@@ -299,6 +299,21 @@ impl<'a> RecorderLine<'a> {
     }
 }
 
+/// A token: a line of `token list --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Token<'a> {
+    pub(crate) id: String,
+    pub(crate) name: &'a str,
+    pub(crate) role: &'a str,
+    pub(crate) kind: &'static str,
+    pub(crate) standing: &'static str,
+    pub(crate) created: Time,
+    pub(crate) expires: Option<Time>,
+    pub(crate) revoked: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<String>,
+}
+
 /// An index file: the first line of `index-file info --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct IndexFile {
