@@ -176,8 +176,8 @@ fn a_certificate_takes_the_place_of_a_secret() {
     assert!(ended.err.ends_with(&format!(": SHA256:{digits}\n")), "{}", ended.err);
     assert_eq!(ended.done(), "");
     let json = place.tapdex("token list --json").done();
-    let expected = format!(r#""kind":"certificate","#);
-    assert!(json.contains(&expected) && json.contains(&format!("SHA256:{digits}")), "{json}");
+    let expected = r#""kind":"certificate","#;
+    assert!(json.contains(expected) && json.contains(&format!("SHA256:{digits}")), "{json}");
     let again = place.tapdex("token add --name second --role extract --certificate desk.pem");
     assert!(again.failed(2).contains("known already, as \"desk\""));
     let key = place.tapdex("token add --name key --role extract --certificate desk.key");
@@ -314,6 +314,14 @@ fn the_audit_log_is_shown() {
     assert!(!text.contains('\u{1b}'));
     let json = place.tapdex("audit show --json -n 2").done();
     assert_eq!(json, text.lines().skip(2).map(|line| format!("{line}\n")).collect::<String>());
+    // A long log: the end of it, or all.
+    let long = Place::new();
+    long.log(105);
+    let ended = long.tapdex("audit show");
+    assert_eq!(ended.err, "tapdex: 5 lines before these; -n shows more\n");
+    assert_eq!(ended.done().lines().count(), 101);
+    assert_eq!(long.tapdex("audit show -n 999").done().lines().count(), 106);
+    assert_eq!(long.tapdex("audit show --json").done().lines().count(), 105);
     // What somebody has put there is not sent to a terminal as it is.
     fs::write(&log, format!("{text}{{\"who\":\"x\u{9b}31m\"}}\n\u{1b}[2J\n")).unwrap();
     for words in ["audit show", "audit show --json"] {

@@ -49,9 +49,14 @@ const HEAD_LEN: usize = 192;
 /// Bytes of the check in it.
 const CHECK_LEN: usize = 8;
 /// The most bytes of a line.
-const LINE_LEN_MAX: usize = 64 << 10;
+const LINE_LEN_MAX: usize = 256 << 10;
 /// The most bytes of a text that a client has sent; the rest is left out, and marked.
 const TEXT_LEN_MAX: usize = 4 << 10;
+/// How many such texts a line has at most.
+const TEXTS_MAX: usize = 8;
+
+// No client can send what a line has no room for: a byte becomes six when it is escaped.
+const _: () = assert!(TEXTS_MAX * (6 * TEXT_LEN_MAX + 256) < LINE_LEN_MAX);
 
 const HASH_MEMBER: &str = ",\"hash\":\"";
 /// `,"hash":"`, 64 digits, `"}`.
@@ -218,7 +223,7 @@ impl Entry {
     /// The same with texts of clients cut to what a line has room for.
     fn shortened(&self) -> Self {
         let mut entry = self.clone();
-        let texts = [Some(&mut entry.who), entry.reason.as_mut(), Some(&mut entry.what)];
+        let texts = [Some(&mut entry.who), Some(&mut entry.what), entry.reason.as_mut()];
         texts.into_iter().flatten().for_each(shorten);
         if let Some(question) = &mut entry.question {
             shorten(&mut question.filter);

@@ -6,7 +6,7 @@ mod place;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -400,6 +400,62 @@ fn names_are_checked_and_can_be_used_again() {
     let revoked = revoke("soc").unwrap();
     assert_eq!((revoked.expires_ns, revoked.standing(NOW)), (None, Standing::Revoked));
     assert_eq!(Tokens::read(&place.state).unwrap().iter().count(), 3);
+}
+
+#[test]
+fn tokens_that_would_be_too_many_are_not_written() {
+    let place = Place::new();
+    let (_, token) = place.add("soc", "search");
+    let mut text = fs::read_to_string(place.path("tokens.toml")).unwrap();
+    let entry = text.split_once("[[token]]").unwrap().1.to_owned();
+    let id = entry.split('"').nth(1).unwrap().to_owned();
+    let most = (4 << 20) - 40;
+    for n in 0.. {
+        let more = entry.replacen(&id, &format!("{n:08}"), 1);
+        if text.len() + more.len() + 9 > most {
+            break;
+        }
+        text.push_str("[[token]]");
+        text.push_str(&more);
+    }
+    place.write("tokens.toml", &text);
+    let door = place.door();
+    let new = NewToken { name: "one more", role: "search", certificate: None, expires_ns: None };
+    assert!(matches!(Tokens::add(&place.state, &new, NOW), Err(TokenError::Full { .. })));
+    assert_eq!(fs::read_to_string(place.path("tokens.toml")).unwrap(), text);
+    assert!(door.admit(Some(&token), None, far(), NOW).is_ok());
+}
+
+#[test]
+fn what_root_writes_belongs_to_the_owner_of_the_folder() {
+    let place = Place::new();
+    let owner = 65_534;
+    if std::os::unix::fs::chown(place.state.path(), Some(owner), Some(owner)).is_err() {
+        return eprintln!("not tried: only root can give a folder away");
+    }
+    let state = State::open(place.state.path()).unwrap();
+    let new = NewToken { name: "soc", role: "search", certificate: None, expires_ns: None };
+    Tokens::add(&state, &new, NOW).unwrap();
+    drop(tapdex_server::audit::Audit::open(&state, NOW).unwrap());
+    state.folder("tls").unwrap().write("file", b"").unwrap();
+    let mut folders = vec![place.state.path().to_owned()];
+    let mut seen = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            let found = path.metadata().unwrap();
+            assert_eq!((found.uid(), found.gid()), (owner, owner), "{path:?}");
+            seen += 1;
+            if found.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    assert!(seen >= 8, "{seen}");
+    // A file of a third user is nobody's word.
+    std::os::unix::fs::chown(place.path("tokens.toml"), Some(owner - 1), None).unwrap();
+    let error = Tokens::read(&state).unwrap_err();
+    assert!(error.to_string().contains("belongs to another user"), "{error}");
 }
 
 /// How many tokens a process adds.

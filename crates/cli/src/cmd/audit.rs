@@ -77,7 +77,7 @@ struct ShowArgs {
     /// Only what this name has asked.
     #[arg(long, value_name = "NAME")]
     who: Option<String>,
-    /// Only the last N lines.
+    /// Only the last N lines [default: 100, or all with --json].
     #[arg(short = 'n', value_name = "N")]
     last: Option<usize>,
     /// Log to show; without it, that of the state folder.
@@ -142,77 +142,123 @@ fn verify(args: &VerifyArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     out.flush().context(CANNOT_WRITE)
 }
 
-/// Lines of a log that match, the last ones.
-fn lines(path: &Path, args: &ShowArgs) -> anyhow::Result<(VecDeque<(String, Value)>, u64)> {
+/// Calls `each` with the lines of a log that match, and what they say; how many there are that
+/// cannot be read.
+fn scan(
+    path: &Path,
+    who: Option<&str>,
+    each: &mut dyn FnMut(&str, Value) -> anyhow::Result<()>,
+) -> anyhow::Result<u64> {
     let failed = || format!("cannot read {}", path.display());
     let mut log = BufReader::new(open_named(path).with_context(failed)?);
-    let (mut found, mut others) = (VecDeque::new(), 0);
+    let mut others = 0;
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
         if log.read_until(b'\n', &mut bytes).with_context(failed)? == 0 {
-            return Ok((found, others));
+            return Ok(others);
         }
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim_end_matches('\n');
-        let Ok(value) = serde_json::from_str::<Value>(text) else {
-            others += 1;
-            continue;
-        };
-        let who = value.get("who").and_then(Value::as_str).unwrap_or_default();
-        if args.who.as_ref().is_none_or(|wanted| wanted == who) {
-            found.push_back((text.to_owned(), value));
-        }
-        if args.last.is_some_and(|last| found.len() > last) {
-            found.pop_front();
+        match serde_json::from_str::<Value>(text) {
+            Ok(value) if who.is_none_or(|who| value.get("who") == Some(&who.into())) => {
+                each(text, value)?;
+            }
+            Ok(_) => {}
+            Err(_) => others += 1,
         }
     }
 }
 
 fn show(args: &ShowArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let path = log(args.file.as_ref(), &args.state)?;
-    let (lines, others) = lines(&path, args)?;
-    if args.json {
-        for (text, _) in &lines {
-            line(out, format_args!("{text}"))?;
+    let who = args.who.as_deref();
+    let last = match (args.last, args.json) {
+        (Some(last), _) => last,
+        (None, true) => usize::MAX,
+        (None, false) => ROWS_SHOWN,
+    };
+    let others = match args.json {
+        true if last == usize::MAX => {
+            scan(&path, who, &mut |text, _| line(out, format_args!("{text}")))?
         }
-    } else {
-        let headings = [
-            ("line", Align::Right),
-            ("time", Align::Left),
-            ("who", Align::Left),
-            ("role", Align::Left),
-            ("from", Align::Left),
-            ("what", Align::Left),
-            ("outcome", Align::Left),
-            ("packets", Align::Right),
-            ("bytes", Align::Right),
-            ("filter", Align::Left),
-            ("reason", Align::Left),
-        ];
-        let text = |value: Option<&Value>| match value {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text.clone(),
-            Some(value) => value.to_string(),
-        };
-        let rows = || {
-            lines.iter().map(|(_, value)| {
-                let of = |name: &str| text(value.get(name));
-                let mut row: Vec<String> =
-                    ["seq", "time", "who", "role", "from", "what", "outcome", "packets", "bytes"]
-                        .map(of)
-                        .to_vec();
-                row.push(text(value.get("question").and_then(|question| question.get("filter"))));
-                row.push(of("reason"));
-                row
-            })
-        };
-        table::write(out, &headings, rows).context(CANNOT_WRITE)?;
-    }
+        true => {
+            let mut lines = Last::new(last);
+            let others = scan(&path, who, &mut |text, _| {
+                lines.push(text.to_owned());
+                Ok(())
+            })?;
+            for text in &lines.kept {
+                line(out, format_args!("{text}"))?;
+            }
+            others
+        }
+        false => {
+            let mut rows = Last::new(last);
+            let others = scan(&path, who, &mut |_, value| {
+                rows.push(row(&value));
+                Ok(())
+            })?;
+            let headings = COLUMNS.map(|name| match name {
+                "line" | "packets" | "bytes" => (name, Align::Right),
+                _ => (name, Align::Left),
+            });
+            table::write(out, &headings, || rows.kept.iter().cloned()).context(CANNOT_WRITE)?;
+            if args.last.is_none() && rows.more > 0 {
+                note(&format!("{} before these; -n shows more", counted(rows.more, "line")));
+            }
+            others
+        }
+    };
     out.flush().context(CANNOT_WRITE)?;
     if others > 0 {
         let lines = counted(others, "line");
         note(&format!("{lines} left out that cannot be read; tapdex audit verify says why"));
     }
     Ok(())
+}
+
+/// How many rows are shown if nobody says how many.
+const ROWS_SHOWN: usize = 100;
+
+const COLUMNS: [&str; 11] = [
+    "line", "time", "who", "role", "from", "what", "outcome", "packets", "bytes", "filter",
+    "reason",
+];
+
+/// A line of the log as a row of the table.
+fn row(value: &Value) -> Vec<String> {
+    let text = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    };
+    let cell = |name| match name {
+        "line" => text(value.get("seq")),
+        "filter" => text(value.get("question").and_then(|question| question.get("filter"))),
+        name => text(value.get(name)),
+    };
+    COLUMNS.map(cell).to_vec()
+}
+
+/// The last few of many.
+struct Last<T> {
+    kept: VecDeque<T>,
+    most: usize,
+    /// How many there were before.
+    more: u64,
+}
+
+impl<T> Last<T> {
+    fn new(most: usize) -> Self {
+        Self { kept: VecDeque::new(), most, more: 0 }
+    }
+
+    fn push(&mut self, item: T) {
+        self.kept.push_back(item);
+        if self.kept.len() > self.most {
+            self.kept.pop_front();
+            self.more += 1;
+        }
+    }
 }
