@@ -8,6 +8,7 @@ pub(crate) use tapdex_engine::chain;
 
 use tapdex_engine::archive::Segment;
 
+pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod codec;
 pub(crate) mod completion;
@@ -26,6 +27,7 @@ pub(crate) mod repair;
 pub(crate) mod replay;
 pub(crate) mod search;
 pub(crate) mod serve;
+pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod upgrade;
 pub(crate) mod verify;

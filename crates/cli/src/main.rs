@@ -20,6 +20,8 @@ use tapdex_record::privileges::PrivilegeError;
 use tapdex_record::recorder::RecordError;
 use tapdex_record::replay::SendError;
 use tapdex_record::source::SourceError;
+use tapdex_server::audit::AuditError;
+use tapdex_server::door::tokens::TokenError;
 
 /// No packet matches, and the user asked to be told.
 const EXIT_NOTHING: u8 = 1;
@@ -91,6 +93,8 @@ enum Command {
     Upgrade(cmd::upgrade::Args),
     Serve(cmd::serve::Args),
     Replay(cmd::replay::Args),
+    Token(cmd::token::Args),
+    Audit(cmd::audit::Args),
     Gen(cmd::r#gen::Args),
     Demo(cmd::demo::Args),
     IndexFile(cmd::index_file::Args),
@@ -122,6 +126,8 @@ fn main() -> ExitCode {
         Command::Upgrade(args) => cmd::upgrade::run(args),
         Command::Serve(args) => cmd::serve::run(args, &mut Text::new(&mut out)),
         Command::Replay(args) => cmd::replay::run(args),
+        Command::Token(args) => cmd::token::run(args, &mut Text::new(&mut out)),
+        Command::Audit(args) => cmd::audit::run(args, &mut Text::new(&mut out)),
         Command::Gen(args) => cmd::r#gen::run(args, &mut out),
         Command::Demo(args) => cmd::demo::run(args, &mut out),
         Command::IndexFile(args) => cmd::index_file::run(args, &mut input(), &mut out),
@@ -195,6 +201,14 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     }
     if let Some(PrivilegeError::NotRoot { .. }) = error.downcast_ref() {
         return EXIT_PERMISSION;
+    }
+    if let Some(TokenError::Form { .. } | TokenError::Entry { .. } | TokenError::Gone { .. }) =
+        error.downcast_ref()
+    {
+        return EXIT_DAMAGED;
+    }
+    if let Some(AuditError::Changed { .. }) = error.downcast_ref() {
+        return EXIT_DAMAGED;
     }
     let archive = error.chain().find_map(|cause| cause.downcast_ref::<ArchiveError>());
     match error.chain().find_map(|cause| cause.downcast_ref::<IndexError>()) {

@@ -149,7 +149,8 @@ impl Dir {
         Ok(Self { handle: Arc::new(handle) })
     }
 
-    /// Opens a folder that the user has named, or makes it, and those above it, for its owner alone.
+    /// Opens a folder that the user has named, or makes it, and those above it, for its owner
+    /// alone.
     pub fn create_private(path: &Path) -> io::Result<Self> {
         match Self::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -6,12 +6,12 @@
 //! ```text
 //! {"seq":1, ..,"prev":"0000..","hash":"5f2a.."}
 //! {"seq":2, ..,"prev":"5f2a..","hash":"c01d.."}
-//! audit.head: {"seq":2,"hash":"c01d..","bytes":714}
+//! audit.head: {"seq":2,"hash":"c01d..","bytes":714,"check":"90a3.."}
 //! ```
 //!
-//! `hash` is the last member of a line: the SHA-256 of all bytes of the line before `,"hash"`. `prev`
-//! is the hash of the line before, and 64 zeros in the first. So a line that is edited does not have
-//! its hash, and one that is removed, inserted or moved does not fit its neighbours.
+//! `hash` is the last member of a line: the SHA-256 of all bytes of the line before `,"hash"`.
+//! `prev` is the hash of the line before, and 64 zeros in the first. So a line that is edited does
+//! not have its hash, and one that is removed, inserted or moved does not fit its neighbours.
 //! `audit.head` remembers the last line, so that a cut at the end is noticed, too.
 //!
 //! A line is written and synced, then the head. If the server is killed in between, the log is one
@@ -20,8 +20,8 @@
 //! length and its SHA-256. Anything else that does not fit is an error, and the server does not
 //! start: [`verify`] says what is wrong.
 //!
-//! Whoever can write the folder can make up a whole new chain. Against that, the number and the hash
-//! of the last line are to be kept elsewhere from time to time; [`Report::hash_of`] finds out
+//! Whoever can write the folder can make up a whole new chain. Against that, the number and the
+//! hash of the last line are to be kept elsewhere from time to time; [`Report::hash_of`] finds out
 //! whether the log still has that line.
 
 use std::fs::File;
@@ -45,11 +45,18 @@ use crate::state::{Lock, State, StateError};
 pub const AUDIT_NAME: &str = "audit.jsonl";
 const HEAD_NAME: &str = "audit.head";
 /// The length of the head, which is written in place: less than what a disk writes at once.
-const HEAD_LEN: usize = 128;
+const HEAD_LEN: usize = 192;
+/// Bytes of the check in it.
+const CHECK_LEN: usize = 8;
 /// The most bytes of a line.
-const LINE_LEN_MAX: usize = 64 << 10;
+const LINE_LEN_MAX: usize = 256 << 10;
 /// The most bytes of a text that a client has sent; the rest is left out, and marked.
 const TEXT_LEN_MAX: usize = 4 << 10;
+/// How many such texts a line has at most.
+const TEXTS_MAX: usize = 8;
+
+// No client can send what a line has no room for: a byte becomes six when it is escaped.
+const _: () = assert!(TEXTS_MAX * (6 * TEXT_LEN_MAX + 256) < LINE_LEN_MAX);
 
 const HASH_MEMBER: &str = ",\"hash\":\"";
 /// `,"hash":"`, 64 digits, `"}`.
@@ -65,7 +72,10 @@ pub enum AuditError {
     #[error(transparent)]
     State(#[from] StateError),
     /// Another server has it.
-    #[error("{}: another server writes to it; each needs a state folder of its own", path.display())]
+    #[error(
+        "{}: another server writes to it; each needs a state folder of its own",
+        path.display()
+    )]
     Busy {
         /// The log.
         path: PathBuf,
@@ -99,7 +109,10 @@ pub enum AuditError {
         why: Why,
     },
     /// An earlier line could not be written, and nobody knows how much of it was.
-    #[error("{}: an earlier line could not be written; the server has to be started again", path.display())]
+    #[error(
+        "{}: an earlier line could not be written; the server has to be started again",
+        path.display()
+    )]
     Stopped {
         /// The log.
         path: PathBuf,
@@ -140,8 +153,8 @@ impl Question {
     }
 }
 
-/// What is written down. An answer that takes long has two lines, one when it starts and one when it
-/// ends: after a crash the first one is all that is left.
+/// What is written down. An answer that takes long has two lines, one when it starts and one when
+/// it ends: after a crash the first one is all that is left.
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
     /// Who, by the name of the token.
@@ -210,7 +223,7 @@ impl Entry {
     /// The same with texts of clients cut to what a line has room for.
     fn shortened(&self) -> Self {
         let mut entry = self.clone();
-        let texts = [Some(&mut entry.who), entry.reason.as_mut(), Some(&mut entry.what)];
+        let texts = [Some(&mut entry.who), Some(&mut entry.what), entry.reason.as_mut()];
         texts.into_iter().flatten().for_each(shorten);
         if let Some(question) = &mut entry.question {
             shorten(&mut question.filter);
@@ -309,6 +322,9 @@ struct WrittenHead {
     seq: u64,
     hash: String,
     bytes: u64,
+    /// Of the others: whoever reads while the server writes may see some of the old and some of the
+    /// new.
+    check: String,
 }
 
 impl Head {
@@ -318,7 +334,10 @@ impl Head {
     /// Its bytes: always as many.
     fn text(&self) -> io::Result<Vec<u8>> {
         let Self { seq, hash, bytes } = *self;
-        let text = serde_json::to_string(&WrittenHead { seq, hash: hex(&hash), bytes })?;
+        let hash = hex(&hash);
+        let check = Sha256::digest(format!("{seq} {hash} {bytes}"));
+        let check = hex(&check[..CHECK_LEN]);
+        let text = serde_json::to_string(&WrittenHead { seq, hash, bytes, check })?;
         Ok(format!("{text:<width$}\n", width = HEAD_LEN - 1).into_bytes())
     }
 
@@ -665,6 +684,10 @@ pub fn verify_with(path: &Path, numbers: &[u64]) -> Result<Report, AuditError> {
         let most = LINE_LEN_MAX as u64 + 1;
         Read::take(&mut log, most).read_until(b'\n', &mut line).map_err(read)?;
         let Some(whole) = line.strip_suffix(b"\n") else {
+            if line.len() > LINE_LEN_MAX {
+                report.wrong = Some(Wrong { line: Some(chain.lines + 1), why: Why::Form });
+                return Ok(report);
+            }
             report.unfinished = !line.is_empty();
             break;
         };
@@ -706,8 +729,8 @@ pub fn verify_with(path: &Path, numbers: &[u64]) -> Result<Report, AuditError> {
 /// The head beside a log, or what is wrong with it.
 fn read_head(path: &Path) -> Result<Result<Head, Why>, AuditError> {
     let path = path.with_file_name(HEAD_NAME);
-    // The server may be writing it: whoever reads just then may see some of the old.
-    const TRIES: usize = 3;
+    // The server may be writing it just now, but not each time.
+    const TRIES: usize = 100;
     for _ in 0..TRIES {
         let text = match open_own(&path).and_then(|file| read_text(file, HEAD_LEN as u64)) {
             Ok(text) => text,

@@ -217,8 +217,8 @@ pub struct Door {
 }
 
 impl Door {
-    /// Opens the state of a server. Files that cannot be read or understood are an error here; later
-    /// they close the door.
+    /// Opens the state of a server. Files that cannot be read or understood are an error here;
+    /// later they close the door.
     pub fn open(state: &State, when_empty: WhenEmpty) -> Result<Self, DoorError> {
         let stamps = Self::stamps(state)?;
         let lists = Self::read(state)?;
@@ -398,7 +398,8 @@ impl Identity {
         }
     }
 
-    /// Counts a question, unless it is one too many. It is being answered until the turn is dropped.
+    /// Counts a question, unless it is one too many. It is being answered until the turn is
+    /// dropped.
     pub fn begin(&self, now_ns: u64) -> Result<Turn, Refusal> {
         lock(&self.usage).begin(self.role.limits(), now_ns)?;
         Ok(Turn(Arc::clone(&self.usage)))

@@ -92,7 +92,8 @@ pub struct Stamp {
     device: u64,
     inode: u64,
     bytes: u64,
-    /// The last change of the bytes, and of the inode: the first can be set back, the second cannot.
+    /// The last change of the bytes, and of the inode: the first can be set back, the second
+    /// cannot.
     changed: [(i64, i64); 2],
 }
 
@@ -293,8 +294,9 @@ impl State {
         }
     }
 
-    /// Whether what is made here is given to the owner of the folder: if root writes into the folder
-    /// of another user, that user has to be able to read it. The server gave up root long ago.
+    /// Whether what is made here is given to the owner of the folder: if root writes into the
+    /// folder of another user, that user has to be able to read it. The server gave up root long
+    /// ago.
     fn gives(&self) -> bool {
         rustix::process::geteuid().is_root()
     }

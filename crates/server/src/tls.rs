@@ -1,8 +1,9 @@
 //! Certificates: that of the server, and those that clients have to show.
 //!
-//! TLS 1.2 and 1.3, with *ring*; HTTP/2 and HTTP/1.1. A server has a certificate of its own, or makes
-//! one for itself, which clients know by its [`Fingerprint`]. That one is in the state folder, in
-//! one file together with its key, and is made anew when it has expired or when the names change.
+//! TLS 1.2 and 1.3, with *ring*; HTTP/2 and HTTP/1.1. A server has a certificate of its own, or
+//! makes one for itself, which clients know by its [`Fingerprint`]. That one is in the state
+//! folder, in one file together with its key, and is made anew when it has expired or when the
+//! names change.
 
 use std::fmt::{self, Debug, Display};
 use std::io::{self, Read};

@@ -9,6 +9,8 @@ use serde_json::value::RawValue;
 
 use super::CANNOT_WRITE;
 
+pub(crate) use tapdex_answers::json::Time;
+
 /// Writes a value on a line of its own.
 pub(crate) fn line(out: &mut dyn Write, value: &impl Serialize) -> anyhow::Result<()> {
     tapdex_answers::json::line(out, value).context(CANNOT_WRITE)
@@ -23,6 +25,21 @@ impl Serialize for Rounded {
         let raw = RawValue::from_string(self.0.clone()).map_err(serde::ser::Error::custom)?;
         raw.serialize(serializer)
     }
+}
+
+/// A token: a line of `token list --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Token<'a> {
+    pub(crate) id: String,
+    pub(crate) name: &'a str,
+    pub(crate) role: &'a str,
+    pub(crate) kind: &'static str,
+    pub(crate) standing: &'static str,
+    pub(crate) created: Time,
+    pub(crate) expires: Option<Time>,
+    pub(crate) revoked: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<String>,
 }
 
 /// An index file: the first line of `index-file info --json`.

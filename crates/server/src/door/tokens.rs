@@ -28,7 +28,8 @@ use crate::tls::Fingerprint;
 pub(super) const TOKENS_NAME: &str = "tokens.toml";
 /// The most bytes of it: some ten thousand tokens.
 pub(super) const TOKENS_LEN_MAX: u64 = 4 << 20;
-/// A file that is there once there were tokens: losing them must not look like never having had any.
+/// A file that is there once there were tokens: losing them must not look like never having had
+/// any.
 const MADE_NAME: &str = ".tokens.toml.made";
 
 const ID_LEN: usize = 8;
@@ -86,6 +87,12 @@ pub enum TokenError {
     /// There is no such token.
     #[error("there is no valid token {0:?}; tapdex token list shows them")]
     Unknown(String),
+    /// The file would be longer than it may be.
+    #[error("there are too many tokens, revoked ones included: remove old entries from {file}")]
+    Full {
+        /// The file.
+        file: String,
+    },
     /// The system has no random bytes.
     #[error("the system gives no random bytes: {0}")]
     Random(String),
@@ -507,7 +514,13 @@ impl Tokens {
         let _lock = state.lock(TOKENS_NAME)?;
         let mut tokens = Self::read(state)?;
         let changed = change(&mut tokens)?;
-        state.write(TOKENS_NAME, tokens.text()?.as_bytes())?;
+        let text = tokens.text()?;
+        if text.len() as u64 > TOKENS_LEN_MAX {
+            // Nobody could read it, and the door would be closed.
+            let file = state.path_of(TOKENS_NAME).display().to_string();
+            return Err(TokenError::Full { file });
+        }
+        state.write(TOKENS_NAME, text.as_bytes())?;
         if state.stamp(MADE_NAME)?.is_none() {
             state.write(MADE_NAME, b"")?;
         }
