@@ -12,6 +12,7 @@ mod answers;
 mod error;
 mod identity;
 mod inventory;
+mod jobs;
 mod openapi;
 mod params;
 mod pipe;
@@ -37,6 +38,7 @@ use tapdex_record::metrics::{Exposition, Histogram};
 
 use crate::audit::Audit;
 use crate::door::Door;
+use crate::jobs::{Job, Jobs};
 use crate::lanes::{LaneSizes, Lanes, give_way};
 use answers::Registry;
 use error::ApiError;
@@ -90,6 +92,7 @@ pub struct App {
     archive: Archive,
     door: Door,
     audit: Audit,
+    jobs: Jobs,
     settings: Settings,
     lanes: Lanes,
     /// Threads that answer light questions; heavy ones take those of the process.
@@ -126,6 +129,7 @@ impl App {
         archive: Archive,
         door: Door,
         audit: Audit,
+        jobs: Jobs,
         settings: Settings,
     ) -> Result<Arc<Self>, AppError> {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
@@ -143,6 +147,7 @@ impl App {
             archive,
             door,
             audit,
+            jobs,
             settings,
             lanes: Lanes::new(sizes),
             light,
@@ -158,6 +163,11 @@ impl App {
                 seconds: Histogram::new(&SECONDS),
             },
         }))
+    }
+
+    /// Runs jobs again that had not ended when the server did; to be called where its tasks run.
+    pub fn start_again(self: &Arc<Self>, unfinished: Vec<Job>) {
+        jobs::start_again(self, unfinished);
     }
 
     /// Ends streams that would go on for ever, so that the server can stop.
@@ -216,11 +226,14 @@ pub(crate) enum Endpoint {
     Status,
     Fields,
     Interfaces,
+    Jobs,
+    Job,
+    JobResult,
     Stenographer,
 }
 
 /// The addresses of the API.
-pub(crate) const ROUTES: [(&str, Endpoint); 15] = [
+pub(crate) const ROUTES: [(&str, Endpoint); 18] = [
     ("/api/v1/count", Endpoint::Count),
     ("/api/v1/top", Endpoint::Top),
     ("/api/v1/histogram", Endpoint::Histogram),
@@ -235,6 +248,9 @@ pub(crate) const ROUTES: [(&str, Endpoint); 15] = [
     ("/api/v1/status", Endpoint::Status),
     ("/api/v1/fields", Endpoint::Fields),
     ("/api/v1/interfaces", Endpoint::Interfaces),
+    ("/api/v1/jobs", Endpoint::Jobs),
+    ("/api/v1/jobs/{id}", Endpoint::Job),
+    ("/api/v1/jobs/{id}/result", Endpoint::JobResult),
     ("/query", Endpoint::Stenographer),
 ];
 
@@ -328,7 +344,12 @@ async fn answer(
     let now_ns = now_ns();
     let turn = identity.begin(now_ns)?;
     let (parts, body) = request.into_parts();
-    let id = parts.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
+    let path = parts.uri.path();
+    let path = match endpoint {
+        Endpoint::JobResult => path.strip_suffix("/result").unwrap_or(path),
+        _ => path,
+    };
+    let id = path.rsplit('/').next().unwrap_or_default().to_owned();
     let mut params = Params::default();
     let is_post = parts.method == Method::POST;
     if endpoint == Endpoint::Stenographer {
@@ -340,6 +361,7 @@ async fn answer(
         return streams::stenographer(app, asked, &body, turn).await;
     }
     match parts.method {
+        Method::DELETE if endpoint == Endpoint::Job => {}
         Method::GET | Method::HEAD | Method::POST => {
             params = Params::of_query(parts.uri.query().unwrap_or_default())?;
         }
@@ -362,6 +384,9 @@ async fn answer(
         Endpoint::Packets => streams::packets(app, asked, turn, false).await,
         Endpoint::Live => streams::packets(app, asked, turn, true).await,
         Endpoint::Answer => answers::tell(app, asked),
+        Endpoint::Jobs | Endpoint::Job | Endpoint::JobResult => {
+            jobs::answer(app, endpoint, &parts.method, asked, turn).await
+        }
         Endpoint::Packet
         | Endpoint::Segments
         | Endpoint::Status

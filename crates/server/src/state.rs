@@ -199,6 +199,17 @@ impl State {
         read_text(file, most).map(Some).map_err(failed)
     }
 
+    /// The names of all files in it that are not hidden.
+    pub fn names(&self) -> Result<Vec<String>, StateError> {
+        let failed = |source| StateError::Folder { path: self.path.clone(), source };
+        let mut names = Vec::new();
+        for entry in self.path.read_dir().map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            names.extend(name.to_str().filter(|name| !name.starts_with('.')).map(str::to_owned));
+        }
+        Ok(names)
+    }
+
     /// Opens a file to be read, if there is one.
     pub fn open_file(&self, name: &str) -> Result<Option<File>, StateError> {
         match self.dir.read(OsStr::new(name)) {

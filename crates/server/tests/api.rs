@@ -19,6 +19,7 @@ use tapdex_server::audit::{AUDIT_NAME, Audit, verify};
 use tapdex_server::door::tokens::{NewToken, Tokens};
 use tapdex_server::door::{Door, WhenEmpty};
 use tapdex_server::http::{App, Settings, openapi_document, router};
+use tapdex_server::jobs::{JobLimits, Jobs};
 use tapdex_server::listen::{Connections, serve};
 use tapdex_server::state::State;
 use tokio::sync::Notify;
@@ -54,7 +55,8 @@ impl Server {
         let door = Door::open(&state, WhenEmpty::Open).unwrap();
         let audit = Audit::open(&state, 0).unwrap();
         let settings = Settings { is_open: door.is_open(), ..settings };
-        let app = App::new(archive, door, audit, settings).unwrap();
+        let (jobs, unfinished) = Jobs::open(&state, JobLimits::default(), 0).unwrap();
+        let app = App::new(archive, door, audit, jobs, settings).unwrap();
         let stop = Arc::new(Notify::new());
         let (sender, receiver) = std::sync::mpsc::channel();
         let (served, stopped) = (Arc::clone(&app), Arc::clone(&stop));
@@ -64,6 +66,7 @@ impl Server {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 sender.send(listener.local_addr().unwrap()).unwrap();
+                served.start_again(unfinished);
                 serve(listener, None, router(served), connections, stopped.notified()).await;
             });
         });
@@ -719,4 +722,95 @@ fn greedy_and_slow_clients_are_cut_off() {
         drop(closed(server.send(garbage)));
     }
     assert_eq!(server.get("/api/v1/count").status, 200);
+}
+
+#[test]
+fn jobs_are_made_fetched_in_pieces_and_deleted() {
+    let server = Server::new();
+    let made = server.post("/api/v1/jobs", "", r#"{"q":"udp port 53","reason":"case 7"}"#);
+    assert_eq!(made.status, 201, "{}", made.text());
+    let job: Value = serde_json::from_slice(&made.body).unwrap();
+    let path = made.header("location").unwrap().to_owned();
+    assert!(path.ends_with(job["id"].as_str().unwrap()));
+    let job = wait(&server, "", &path);
+    assert_eq!((&job["state"], &job["answer"]["complete"]), (&"done".into(), &true.into()));
+    let direct = server.get("/api/v1/packets?q=udp+port+53").body;
+    let whole = server.get(&format!("{path}/result"));
+    assert!(whole.status == 200 && whole.body == direct);
+    assert_eq!(job["bytes"], direct.len());
+    let tag = whole.header("etag").unwrap().to_owned();
+    assert_eq!(tag.trim_matches('"'), job["sha256"].as_str().unwrap());
+    // As a client does whose connection broke off.
+    let part = |range: &str, more: &str| {
+        let headers = format!("Range: bytes={range}\r\n{more}");
+        server.raw(&head("GET", &format!("{path}/result"), &headers, ""))
+    };
+    let [first, rest] = [part("0-999", ""), part("1000-", &format!("If-Range: {tag}\r\n"))];
+    assert_eq!((first.status, rest.status), (206, 206));
+    assert_eq!([first.body, rest.body].concat(), direct);
+    let expected = format!("bytes 1000-{}/{}", direct.len() - 1, direct.len());
+    assert_eq!(rest.head.lines().find_map(|l| l.strip_prefix("content-range: ")), Some(&*expected));
+    assert_eq!(part("1000-", "If-Range: \"other\"\r\n").body, direct);
+    assert_eq!(part("999999999-", "").status, 416);
+    let listed = server.get("/api/v1/jobs").json();
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    assert_eq!(server.raw(&head("DELETE", &path, "", "")).status, 204);
+    for gone in [path.clone(), format!("{path}/result")] {
+        assert_eq!(server.get(&gone).status, 404);
+    }
+    for id in ["x", "..%2f..%2fetc", &"0".repeat(32), &"A".repeat(32)] {
+        assert_eq!(server.get(&format!("/api/v1/jobs/{id}")).status, 404, "{id}");
+    }
+    assert_eq!(server.post("/api/v1/jobs", "", r#"{"q":"port htpp"}"#).status, 400);
+    let files = std::fs::read_dir(server.state().path_of("jobs")).unwrap().count();
+    assert_eq!(files, 0);
+    let lines = server.audit();
+    let done = lines.iter().find(|l| l["what"] == "job" && l["outcome"] == "done").unwrap();
+    assert!(done["reason"].as_str().unwrap().starts_with("case 7"));
+    assert_eq!(done["sha256"], job["sha256"]);
+}
+
+/// Waits until a job has ended.
+fn wait(server: &Server, headers: &str, path: &str) -> Value {
+    let since = Instant::now();
+    loop {
+        let job = server.raw(&head("GET", path, headers, "")).json();
+        if job["state"] == "done" || job["state"] == "failed" {
+            return job;
+        }
+        assert!(since.elapsed() < Duration::from_secs(60), "{job}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn jobs_are_seen_by_their_owner_and_keep_to_the_role() {
+    const ROLES: &str = "[role.dns]\nmay = \"extract\"\nfilter = \"udp port 53\"\n";
+    let server = Server::with(
+        PACKETS,
+        |state| state.write("roles.toml", ROLES.as_bytes()).unwrap(),
+        Connections::default(),
+        Settings::default(),
+    );
+    let state = server.state();
+    let bearer = |name: &str, role: &str| {
+        format!("Authorization: Bearer {}\r\n", token(&state, name, role, None))
+    };
+    let [dns, other] = [bearer("dns", "dns"), bearer("other", "extract")];
+    let [admin, search] = [bearer("admin", "admin"), bearer("search", "search")];
+    let made = server.post("/api/v1/jobs", &dns, r#"{"q":"udp"}"#);
+    let path = made.header("location").unwrap().to_owned();
+    let job = wait(&server, &dns, &path);
+    let archive = server.archive();
+    let count =
+        |q: &str| Ask::new(&archive, &question(q).query(0).unwrap()).count().unwrap().value.count;
+    assert_eq!(job["packets"], count("udp port 53"));
+    assert!(count("udp") > count("udp port 53"));
+    let get = |who: &str, path: &str| server.raw(&head("GET", path, who, "")).status;
+    assert_eq!((get(&other, &path), get(&admin, &path), get(&search, &path)), (404, 200, 403));
+    assert_eq!(get(&other, &format!("{path}/result")), 404);
+    assert_eq!(server.raw(&head("DELETE", &path, &other, "")).status, 404);
+    assert_eq!(server.post("/api/v1/jobs", &dns, r#"{"q":"udp","whole":true}"#).status, 403);
+    assert_eq!(server.post("/api/v1/jobs", &search, r#"{"q":"udp"}"#).status, 403);
+    assert_eq!(server.raw(&head("GET", "/api/v1/jobs", &other, "")).json(), Value::Array(vec![]));
 }

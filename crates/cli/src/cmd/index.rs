@@ -116,7 +116,7 @@ enum SumsArg {
     No,
 }
 
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     units::parse_size(text).map_err(|error| error.to_string())
 }
 

@@ -5,12 +5,14 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use tapdex_engine::archive::Archive;
 use tapdex_server::audit::Audit;
 use tapdex_server::door::{Door, WhenEmpty};
 use tapdex_server::http::{App, Settings, router};
+use tapdex_server::jobs::{JobLimits, Jobs};
 use tapdex_server::listen::{Connections, serve};
 use tapdex_server::state::State;
 use tapdex_server::tls::{ClientCertificates, ServerCertificate, Tls};
@@ -78,6 +80,12 @@ pub(crate) struct Args {
     /// Streams at a time.
     #[arg(long, value_name = "N", default_value_t = 256)]
     streams: usize,
+    /// Disk space for the results of jobs, such as 50G; the oldest go first.
+    #[arg(long, value_name = "SIZE", default_value = "10G", value_parser = super::index::parse_size)]
+    jobs_quota: u64,
+    /// How many hours the result of a job is kept.
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    jobs_hours: u32,
     /// Report only problems.
     #[arg(short, long)]
     quiet: bool,
@@ -133,12 +141,18 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         is_open,
         ..Settings::default()
     };
-    let app = App::new(archive, door, audit, settings)?;
+    let limits = JobLimits {
+        quota: args.jobs_quota,
+        keep: Duration::from_secs(3600).saturating_mul(args.jobs_hours),
+    };
+    let (jobs, unfinished) = Jobs::open(&state, limits, now_ns())?;
+    let app = App::new(archive, door, audit, jobs, settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start threads")?;
     let stop = Arc::new(Notify::new());
     watch(&app, &stop);
     runtime.block_on(async {
+        app.start_again(unfinished);
         let listener = tokio::net::TcpListener::bind(args.listen).await;
         let listener = listener.with_context(|| format!("cannot listen at {}", args.listen))?;
         let address = listener.local_addr().context("cannot listen")?;
@@ -151,11 +165,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         }
         let config = tls.map(|tls| tls.config);
         let stopped = stopped(&stop);
-        serve(listener, config, router(app), Connections::default(), stopped).await;
+        serve(listener, config, router(Arc::clone(&app)), Connections::default(), stopped).await;
         anyhow::Ok(())
     })?;
     // Threads that read packets notice that there is nobody to read them for.
-    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(())
 }
 

@@ -68,6 +68,10 @@ impl ApiError {
         self
     }
 
+    pub(super) fn text(&self) -> &str {
+        &self.body.error
+    }
+
     pub(super) fn status(&self) -> StatusCode {
         self.status
     }

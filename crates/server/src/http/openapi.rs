@@ -82,6 +82,17 @@ fn about(
         Endpoint::Status => ("The server and its recorder", &[]),
         Endpoint::Fields => ("The fields that packets can be counted by", &[]),
         Endpoint::Interfaces => ("The interfaces that packets came from", &[]),
+        Endpoint::Jobs => (
+            "Extracts that take long: POST makes one, GET lists them",
+            &[
+                ("format", "string", "pcapng or pcap"),
+                ("limit_packets", "integer", "The most packets"),
+                ("limit_bytes", "integer", "The most bytes of packets"),
+                ("whole", "boolean", "All packets of the conversations"),
+            ],
+        ),
+        Endpoint::Job => ("A job by its id; DELETE removes it", &[]),
+        Endpoint::JobResult => ("The capture of a job, or a range of its bytes", &[]),
         Endpoint::Stenographer => ("Stenographer's query: the body is the query", &[]),
     }
 }
@@ -90,7 +101,7 @@ fn about(
 fn kind(endpoint: Endpoint) -> &'static str {
     match endpoint {
         Endpoint::Search => "application/x-ndjson",
-        Endpoint::Packets | Endpoint::Live => "application/x-pcapng",
+        Endpoint::Packets | Endpoint::Live | Endpoint::JobResult => "application/x-pcapng",
         Endpoint::Stenographer => "application/octet-stream",
         _ => "application/json",
     }
@@ -101,6 +112,8 @@ fn takes_question(endpoint: Endpoint) -> bool {
         endpoint,
         Endpoint::Packet
             | Endpoint::Answer
+            | Endpoint::Job
+            | Endpoint::JobResult
             | Endpoint::Segments
             | Endpoint::Status
             | Endpoint::Fields
@@ -206,6 +219,16 @@ fn operations(path: &str, endpoint: Endpoint) -> Value {
     let mut operations = json!({"get": {
         "operationId": id, "summary": summary, "parameters": parameters, "responses": responses,
     }});
+    if endpoint == Endpoint::Jobs {
+        operations["get"]["parameters"] = json!([]);
+    }
+    if endpoint == Endpoint::Job {
+        let gone = json!({"204": {"description": "It is gone"}});
+        operations["delete"] = json!({
+            "operationId": format!("{id}_delete"), "summary": "Remove a job and its result",
+            "parameters": operations["get"]["parameters"], "responses": gone,
+        });
+    }
     if takes_question(endpoint) {
         let members: serde_json::Map<String, Value> = all
             .iter()

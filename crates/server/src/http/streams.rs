@@ -84,7 +84,7 @@ impl Stream {
 }
 
 /// Both limits: what was asked for, and what the role allows.
-fn limit(asked: Option<u64>, role: Option<u64>) -> Option<u64> {
+pub(super) fn limit(asked: Option<u64>, role: Option<u64>) -> Option<u64> {
     match (asked, role) {
         (Some(asked), Some(role)) => Some(asked.min(role)),
         (asked, role) => asked.or(role),
@@ -227,13 +227,13 @@ pub(super) async fn stenographer(
     start(app, stream, turn, "application/octet-stream").await
 }
 
-fn reason(text: Option<String>) -> Option<String> {
+pub(super) fn reason(text: Option<String>) -> Option<String> {
     let text = text.filter(|text| !text.trim().is_empty())?;
     Some(text.chars().take(REASON_LEN_MAX).collect())
 }
 
 /// A place among all streams.
-struct Counted(Arc<App>);
+pub(super) struct Counted(Arc<App>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
@@ -241,7 +241,7 @@ impl Drop for Counted {
     }
 }
 
-fn count_stream(app: &Arc<App>) -> Result<Counted, ApiError> {
+pub(super) fn count_stream(app: &Arc<App>) -> Result<Counted, ApiError> {
     let most = u64::try_from(app.settings.streams).unwrap_or(u64::MAX);
     let counted = Counted(Arc::clone(app));
     match app.streams.fetch_add(1, Ordering::Relaxed) >= most {
@@ -284,7 +284,7 @@ async fn start(
 }
 
 /// Writes a line of the audit log; an error means that nothing may be given out.
-async fn append(app: &Arc<App>, entry: &Entry) -> Result<(), ApiError> {
+pub(super) async fn append(app: &Arc<App>, entry: &Entry) -> Result<(), ApiError> {
     let (app, entry) = (Arc::clone(app), entry.clone());
     let written = tokio::task::spawn_blocking(move || app.audit.append(&entry, now_ns())).await;
     match written {
@@ -448,7 +448,7 @@ pub(super) fn file_name(segment: &Segment) -> String {
 }
 
 /// What a client is told of an error.
-fn told(error: &DeliverError) -> String {
+pub(super) fn told(error: &DeliverError) -> String {
     match error {
         DeliverError::Search(tapdex_engine::query::SearchError::Archive(_)) => {
             "the archive cannot be read; the server's log says why".to_owned()
