@@ -16,6 +16,7 @@ mod open;
 mod peers;
 mod plwah_plus;
 mod record;
+mod serve;
 mod trust;
 
 use clap::{Parser, Subcommand};
@@ -56,6 +57,8 @@ enum Command {
     /// What checksums of the packets cost, and long lists of addresses, beside an older tapdex and
     /// tcpdump.
     Trust(trust::Args),
+    /// A server with one client, with a thousand, and with clients that leave.
+    Serve(serve::Args),
     /// Two builds of tapdex in turn: indexing, and every question of `archive`.
     Beside(beside::Args),
     /// One filter, answered from an archive, in this process: what `beside` starts.
@@ -106,6 +109,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         }
         Command::Record(args) => record::run(args),
         Command::Trust(args) => trust::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Beside(args) => beside::run(args),
         Command::Ask(args) => ask::run(args),
         Command::Codecs(args) => codecs::run(args),

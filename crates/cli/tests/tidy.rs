@@ -382,6 +382,7 @@ fn crates_depend_only_on_what_they_may() {
                 "http-body-util",
                 "hyper",
                 "hyper-util",
+                "percent-encoding",
                 "rayon",
                 "rcgen",
                 "rustix",

@@ -349,7 +349,8 @@ async fn answer(
         Endpoint::JobResult => path.strip_suffix("/result").unwrap_or(path),
         _ => path,
     };
-    let id = path.rsplit('/').next().unwrap_or_default().to_owned();
+    let id = path.rsplit('/').next().unwrap_or_default();
+    let id = percent_encoding::percent_decode_str(id).decode_utf8_lossy().into_owned();
     let mut params = Params::default();
     let is_post = parts.method == Method::POST;
     if endpoint == Endpoint::Stenographer {

@@ -11,8 +11,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -28,6 +29,8 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 const HEAD_LEN_MAX: usize = 64 << 10;
 /// Streams of a connection of HTTP/2.
 const STREAMS_MAX: u32 = 64;
+/// How often a connection of HTTP/2 is pinged, and how long its client may take to answer.
+const PING_TIME: Duration = Duration::from_secs(20);
 /// How long connections may take to end when the server stops.
 const END_TIME: Duration = Duration::from_secs(5);
 /// How long to wait if there are no more file descriptors.
@@ -103,46 +106,40 @@ async fn connection(
     stream.set_nodelay(true)?;
     let Some(acceptor) = acceptor else {
         let peer = Peer { address, certificate: None };
-        return requests(stream, peer, router, connections, ending).await;
+        return http1(stream, peer, router, connections, ending).await;
     };
     let handshake = tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream));
     let stream = handshake.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-    let certificates = stream.get_ref().1.peer_certificates();
-    let certificate = certificates.and_then(|all| all.first()).map(|own| Arc::from(own.as_ref()));
-    requests(stream, Peer { address, certificate }, router, connections, ending).await
+    let session = stream.get_ref().1;
+    let certificate = session.peer_certificates().and_then(|all| all.first());
+    let certificate = certificate.map(|own| Arc::from(own.as_ref()));
+    let is_http2 = session.alpn_protocol() == Some(b"h2");
+    let peer = Peer { address, certificate };
+    match is_http2 {
+        true => http2(stream, peer, router, ending).await,
+        false => http1(stream, peer, router, connections, ending).await,
+    }
 }
 
-async fn requests(
+/// Serves requests of HTTP/1. A client that sends no head in time, not even the first byte of one,
+/// is cut off.
+async fn http1(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
     router: Router,
     connections: Connections,
     mut ending: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
-        let mut request: Request = request.map(Body::new);
-        request.extensions_mut().insert(peer.clone());
-        let mut router = router.clone();
-        async move { tower_service(&mut router, request).await }
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
+    let service = service_fn(move |request| answer(router.clone(), peer.clone(), request));
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(connections.head_time)
         .max_buf_size(HEAD_LEN_MAX)
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(u32::try_from(HEAD_LEN_MAX).unwrap_or(u32::MAX))
-        .keep_alive_interval(Duration::from_secs(20))
-        .keep_alive_timeout(Duration::from_secs(20));
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    let is_ending = async move { drop(ending.wait_for(|ending| *ending).await) };
     let served = tokio::select! {
         served = connection.as_mut() => served,
-        () = is_ending => {
+        () = ended(&mut ending) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -150,10 +147,44 @@ async fn requests(
     served.map_err(io::Error::other)
 }
 
-async fn tower_service(
-    router: &mut Router,
-    request: Request,
+/// Serves requests of HTTP/2. A client that does not answer pings is cut off.
+async fn http2(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Peer,
+    router: Router,
+    mut ending: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let service = service_fn(move |request| answer(router.clone(), peer.clone(), request));
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(HEAD_LEN_MAX).unwrap_or(u32::MAX))
+        .keep_alive_interval(PING_TIME)
+        .keep_alive_timeout(PING_TIME)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = ended(&mut ending) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    served.map_err(io::Error::other)
+}
+
+/// Waits until the server stops.
+async fn ended(ending: &mut watch::Receiver<bool>) {
+    drop(ending.wait_for(|ending| *ending).await);
+}
+
+async fn answer(
+    mut router: Router,
+    peer: Peer,
+    request: hyper::Request<Incoming>,
 ) -> Result<axum::response::Response, std::convert::Infallible> {
     use tower_service::Service;
+    let mut request: Request = request.map(Body::new);
+    request.extensions_mut().insert(peer);
     router.as_service().call(request).await
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tapdex_answers::ask::Ask;
-use tapdex_answers::deliver::{Delivery, capture};
+use tapdex_answers::deliver::{Delivery, capture, now_ns};
 use tapdex_answers::question::Question;
 use tapdex_engine::archive::{Archive, Ingest, Input};
 use tapdex_engine::capture::{CaptureWriter, FileFormat, Interface};
@@ -403,7 +403,7 @@ fn stenographer_requests_work() {
     let archive = server.archive();
     let expected = |q: &str| {
         let asked = Question { through_tags: !q.contains("vlan"), ..question(q) };
-        let query = asked.query(0).unwrap();
+        let query = asked.query(now_ns()).unwrap();
         Ask::new(&archive, &query).count().unwrap().value.count
     };
     // As in the examples of its documentation.
