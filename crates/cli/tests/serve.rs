@@ -203,6 +203,33 @@ fn off_loopback_there_is_tls() {
 }
 
 #[test]
+fn it_can_change_nothing_but_its_state() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+    // Whatever is asked, the archive stays as it is.
+    let state = || {
+        let mut found: Vec<_> = captures(&place.path("archive"))
+            .into_iter()
+            .map(|path| (path.metadata().unwrap().modified().unwrap(), path))
+            .collect();
+        found.sort();
+        found
+    };
+    let before = state();
+    for line in [
+        r#"curl -sf "$URL/api/v1/packets?q=tcp""#,
+        r#"curl -sf "$URL/api/v1/segments""#,
+        r#"curl -sf "$URL/api/v1/jobs" --json '{"q":"udp"}'"#,
+        r#"curl -sf "$URL/metrics""#,
+    ] {
+        assert!(place.sh(line, &server).status.success(), "{line}");
+    }
+    assert_eq!(state(), before);
+}
+
+#[test]
 fn ctrl_c_ends_it() {
     let place = Place::new();
     let mut server = Server::start(&place, &[]);

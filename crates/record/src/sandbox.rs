@@ -101,12 +101,50 @@ pub fn enter(needs: &Needs) -> Entered {
     Entered { seccomp, landlock }
 }
 
+/// Gives up writing anywhere but in these folders, running other programs, and connections of TCP
+/// but those that are open, for good: what a server needs that only reads an archive. Captures may
+/// lie anywhere, so anything that could be read before still can.
+///
+/// Must be called while there is only one thread, and after [`no new privileges`] was set. It is no
+/// error if the kernel lacks a part of it.
+///
+/// [`no new privileges`]: crate::privileges
+pub fn enter_reading(writable: &[&Path]) -> Layer {
+    match restrict_writing(writable) {
+        Ok(status) => landlock_layer(&status),
+        Err(error) => Layer::new(false, error.to_string()),
+    }
+}
+
+fn restrict_writing(writable: &[&Path]) -> Result<RestrictionStatus, RulesetError> {
+    let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(LANDLOCK))?
+        .handle_access(AccessNet::from_all(LANDLOCK))?
+        .scope(BitFlags::from(Scope::Signal) | Scope::AbstractUnixSocket)?
+        .create()?;
+    if let Ok(all) = PathFd::new("/") {
+        rules = rules.add_rule(PathBeneath::new(all, read))?;
+    }
+    for folder in writable {
+        let Ok(opened) = PathFd::new(folder) else { continue };
+        rules = rules.add_rule(PathBeneath::new(opened, own_files()))?;
+    }
+    rules.restrict_self()
+}
+
+/// What may be done with files of one's own.
+fn own_files() -> BitFlags<AccessFs> {
+    make_bitflags!(AccessFs::{
+        ReadFile | ReadDir | WriteFile | Truncate | RemoveFile | RemoveDir | MakeReg | MakeDir
+            | Refer
+    })
+}
+
 fn restrict_files(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
-    let own = read
-        | make_bitflags!(AccessFs::{
-            WriteFile | Truncate | RemoveFile | RemoveDir | MakeReg | MakeDir | Refer
-        });
+    let own = own_files();
     let mut scopes = BitFlags::from(Scope::Signal);
     let names = std::env::var_os("NOTIFY_SOCKET");
     if !names.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@")) {

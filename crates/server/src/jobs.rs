@@ -300,24 +300,29 @@ impl Jobs {
         old.iter().for_each(|id| drop(self.remove(id)));
     }
 
-    /// Makes room for so many bytes of a result that is being written.
-    fn make_room(&self, id: &str, bytes: u64) -> io::Result<()> {
-        loop {
-            let oldest = {
-                let inner = lock(&self.inner);
-                let others = inner.jobs.values().filter(|job| job.id != id);
-                let done = others.filter(|job| job.state == JobState::Done);
-                let used: u64 = done.clone().filter_map(|job| job.bytes).sum();
-                if used.saturating_add(bytes) <= self.limits.quota {
-                    return Ok(());
-                }
-                done.min_by_key(|job| job.ended).map(|job| job.id.clone())
-            };
-            match oldest {
-                Some(oldest) => self.remove(&oldest).map_err(io::Error::other)?,
-                None => return Err(io::ErrorKind::QuotaExceeded.into()),
-            }
+    /// Whether there is room for so many bytes of a result that is being written; if not, which of
+    /// the others is the oldest.
+    fn room(&self, id: &str, bytes: u64) -> Result<(), Option<String>> {
+        let inner = lock(&self.inner);
+        let others = inner.jobs.values().filter(|job| job.id != id);
+        let done = others.filter(|job| job.state == JobState::Done);
+        let used: u64 = done.clone().filter_map(|job| job.bytes).sum();
+        match used.saturating_add(bytes) <= self.limits.quota {
+            true => Ok(()),
+            false => Err(done.min_by_key(|job| job.ended).map(|job| job.id.clone())),
         }
+    }
+
+    /// Makes room for so many bytes of a result that is being written; the oldest go first.
+    fn make_room(&self, id: &str, bytes: u64) -> io::Result<()> {
+        while let Err(oldest) = self.room(id, bytes) {
+            if bytes > self.limits.quota {
+                return Err(io::ErrorKind::QuotaExceeded.into());
+            }
+            let oldest = oldest.ok_or(io::ErrorKind::QuotaExceeded)?;
+            self.remove(&oldest).map_err(io::Error::other)?;
+        }
+        Ok(())
     }
 }
 
@@ -357,7 +362,7 @@ pub struct ResultFile<'a> {
     checked: u64,
 }
 
-/// Room is made for so many bytes at a time.
+/// It is checked for so many bytes at a time whether there is room.
 const ROOM_STEP: u64 = 16 << 20;
 
 impl ResultFile<'_> {
@@ -374,9 +379,8 @@ impl Write for ResultFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let end = self.bytes.saturating_add(bytes.len() as u64);
         if end > self.checked {
-            // Of the last step, a part may do.
             let wanted = end.saturating_add(ROOM_STEP);
-            self.checked = match self.jobs.make_room(&self.id, wanted) {
+            self.checked = match self.jobs.room(&self.id, wanted) {
                 Ok(()) => wanted,
                 Err(_) => {
                     self.jobs.make_room(&self.id, end)?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use tapdex_engine::archive::Archive;
+use tapdex_record::sandbox;
 use tapdex_server::audit::Audit;
 use tapdex_server::door::{Door, WhenEmpty};
 use tapdex_server::http::{App, Settings, router};
@@ -86,6 +87,10 @@ pub(crate) struct Args {
     /// How many hours the result of a job is kept.
     #[arg(long, value_name = "N", default_value_t = 24)]
     jobs_hours: u32,
+    /// Do not give up writing outside of --state, running programs and connecting to others, which
+    /// the server does by landlock.
+    #[arg(long)]
+    no_sandbox: bool,
     /// Report only problems.
     #[arg(short, long)]
     quiet: bool,
@@ -146,6 +151,17 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         keep: Duration::from_secs(3600).saturating_mul(args.jobs_hours),
     };
     let (jobs, unfinished) = Jobs::open(&state, limits, now_ns())?;
+    // What was opened stays open; from here on only the state folder can be changed.
+    let listener = std::net::TcpListener::bind(args.listen);
+    let listener = listener.with_context(|| format!("cannot listen at {}", args.listen))?;
+    listener.set_nonblocking(true).context("cannot listen")?;
+    if !args.no_sandbox {
+        rustix::thread::set_no_new_privs(true).context("cannot give up privileges")?;
+        let layer = sandbox::enter_reading(&[state.path()]);
+        if !layer.holds {
+            note(&format!("sandbox: {}; --no-sandbox does without it", layer.text));
+        }
+    }
     let app = App::new(archive, door, audit, jobs, settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start threads")?;
@@ -153,8 +169,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     watch(&app, &stop);
     runtime.block_on(async {
         app.start_again(unfinished);
-        let listener = tokio::net::TcpListener::bind(args.listen).await;
-        let listener = listener.with_context(|| format!("cannot listen at {}", args.listen))?;
+        let listener = tokio::net::TcpListener::from_std(listener).context("cannot listen")?;
         let address = listener.local_addr().context("cannot listen")?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         // For whoever waits for the server to be there.
