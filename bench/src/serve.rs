@@ -250,7 +250,12 @@ fn leave(server: &Server) -> anyhow::Result<Duration> {
 
 /// Seconds that a whole extract takes: by the command into a file, from the server, and as a plain
 /// file from Python's server.
-fn extracts(args: &Args, server: &Server, folder: &Path, archive: &Path) -> anyhow::Result<[f64; 3]> {
+fn extracts(
+    args: &Args,
+    server: &Server,
+    folder: &Path,
+    archive: &Path,
+) -> anyhow::Result<[f64; 3]> {
     let file = folder.join("extract.pcapng");
     let timed = |work: &mut dyn FnMut() -> anyhow::Result<()>| {
         let mut best = f64::MAX;
@@ -266,9 +271,8 @@ fn extracts(args: &Args, server: &Server, folder: &Path, archive: &Path) -> anyh
         command.args(["extract", "--force", "-r"]).arg(archive).arg("-w").arg(&file);
         run_program(command.arg("tcp")).map(drop)
     })?;
-    let served = timed(&mut || {
-        Client::connect(server.address)?.ask("/api/v1/packets?q=tcp").map(drop)
-    })?;
+    let served =
+        timed(&mut || Client::connect(server.address)?.ask("/api/v1/packets?q=tcp").map(drop))?;
     let mut python = Command::new("python3");
     python.args(["-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]).current_dir(folder);
     let mut python = python.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
@@ -328,15 +332,19 @@ fn measure(args: &Args, folder: &Path) -> anyhow::Result<()> {
     let p99 = percentile(&mut light, 99);
     let half = memory.len() / 2;
     let most = |part: &[u64]| part.iter().copied().max().unwrap_or(0) as f64 / 1024.0;
+    let (start, end) = (most(&memory[..half]), most(&memory[half..]));
+    let memory = format!("{:.0} / {start:.0} / {end:.0}", before as f64 / 1024.0);
+    let longest = left.into_iter().max().unwrap_or_default();
+    let (alone_p99, light_p50) = (percentile(&mut alone, 99), percentile(&mut light, 50));
     let rows = [
-        ("light questions alone, p50 / p99, ms", format!("{} / {}", ms(p50), ms(percentile(&mut alone, 99)))),
-        ("light questions among all, p50 / p99, ms", format!("{} / {}", ms(percentile(&mut light, 50)), ms(p99))),
+        ("light questions alone, p50 / p99, ms", format!("{} / {}", ms(p50), ms(alone_p99))),
+        ("light questions among all, p50 / p99, ms", format!("{} / {}", ms(light_p50), ms(p99))),
         ("p99 among all to p50 alone", format!("{:.1}", p99.as_secs_f64() / p50.as_secs_f64())),
         ("light questions answered", light.len().to_string()),
         ("heavy questions answered", many.heavy.into_inner().to_string()),
         ("failures", failures.len().to_string()),
-        ("memory before, in the first half, in the second half, MiB", format!("{:.0} / {:.0} / {:.0}", before as f64 / 1024.0, most(&memory[..half]), most(&memory[half..]))),
-        ("a client leaves: its stream ends after, ms, the longest of 5", ms(left.into_iter().max().unwrap_or_default())),
+        ("memory before, in the first half, in the second half, MiB", memory),
+        ("a client leaves: its stream ends after, ms, the longest of 5", ms(longest)),
         ("extract of all TCP packets to a file, GB/s", format!("{:.2}", bytes / command / 1e9)),
         ("the same from the server, GB/s", format!("{:.2}", bytes / served / 1e9)),
         ("the server to the command", format!("{:.2}", command / served)),

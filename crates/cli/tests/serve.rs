@@ -98,8 +98,10 @@ fn answers_are_those_of_the_commands() {
         let server = Server::start(&place, &["-r", archive]);
         let seeds = (n * many)..((n + 1) * many);
         for filter in seeds.map(|seed| filters::generate(seed as u64)).filter(|f| f.len() < 1_500) {
-            let count =
-                place.command(&["search", "--count", "-r", archive, &filter]).output().unwrap();
+            let count = place
+                .command(&["search", "--count", "-r", archive, "--", &filter])
+                .output()
+                .unwrap();
             let line = r#"curl -sG "$URL/api/v1/count" --data-urlencode q@-"#;
             let reply = with_input(&place, line, &filter, &server);
             let reply: serde_json::Value = serde_json::from_slice(&reply.stdout).unwrap();
@@ -115,7 +117,7 @@ fn answers_are_those_of_the_commands() {
             let complete = count.status.code() == Some(0);
             assert_eq!(reply["complete"], complete, "{archive} {filter}");
             asked += 1;
-            let args = ["extract", "-r", archive, "-w", "-", "--allow-incomplete", &filter];
+            let args = ["extract", "-r", archive, "-w", "-", "--allow-incomplete", "--", &filter];
             let own = place.command(&args).output().unwrap();
             let line = r#"curl -sfG "$URL/api/v1/packets" --data-urlencode q@-"#;
             let served = with_input(&place, line, &filter, &server);
