@@ -807,6 +807,15 @@ fn a_forced_filter_takes_nothing_else_away() {
         assert_eq!(seen(dmz, text), expected, "{text}");
         assert!(!expected.is_empty(), "{text}");
     }
+    // Asking for all packets is asking in no language.
+    let other = "[role.dmz]\nmay = 'search'\nfilter = 'ip.addr == 10.1.0.0/16'\n";
+    let other = Roles::parse(other).unwrap();
+    let expected = seen(free, "ip.addr == 10.1.0.0/16");
+    assert_eq!(seen(other.get("dmz").unwrap(), ""), expected);
+    let asked = filter("after 2026-01-05T08:00:00.01Z");
+    let later = other.get("dmz").unwrap().force(&asked, times, NOW).unwrap();
+    let later = matching(&capture, &later);
+    assert!(later.is_subset(&expected) && later.len() < expected.len() && !later.is_empty());
     // The other language would not be restricted, so it is refused.
     let asked = filter("ip.addr == 10.1.0.0/16");
     let error = dmz.force(&asked, times, NOW).unwrap_err();
