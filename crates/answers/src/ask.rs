@@ -233,9 +233,7 @@ impl<'a> Ask<'a> {
         if let Some((first, last)) = answers.asked_times() {
             let span = match len {
                 SpanLen::Each(span) => span.max(1),
-                SpanLen::AtMost(most) => round_spans()
-                    .find(|&span| spans_between(first, last, span) <= most)
-                    .unwrap_or(u64::MAX),
+                SpanLen::AtMost(most) => round_span(first, last, most),
             };
             let many = spans_between(first, last, span);
             let len = usize::try_from(many).ok().filter(|_| many <= SPANS_MAX);
@@ -342,8 +340,13 @@ fn round_spans() -> impl Iterator<Item = u64> {
     decimal.chain(seconds).chain(minutes).chain(hours).chain(days)
 }
 
+/// The shortest round span of which there are at most `most` between two times.
+pub fn round_span(first: u64, last: u64, most: u64) -> u64 {
+    round_spans().find(|&span| spans_between(first, last, span) <= most).unwrap_or(u64::MAX)
+}
+
 /// How many spans there are between two times, from the first one's start.
-fn spans_between(first: u64, last: u64, span: u64) -> u64 {
+pub fn spans_between(first: u64, last: u64, span: u64) -> u64 {
     (last / span - first / span).saturating_add(1)
 }
 

@@ -13,6 +13,7 @@ use tapdex_engine::query::{
 use tapdex_engine::time::{TimeRange, format_time};
 use tapdex_record::status::{Losses, SourceStatus, Status, Totals};
 
+use crate::ask::Share;
 use crate::json::{Digits, Seconds, Time};
 use crate::missing::{Missing, missing};
 
@@ -21,12 +22,15 @@ pub use crate::packet::Packet;
 const SECOND: u64 = 1_000_000_000;
 
 /// How many packets match: `search --count --json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Count {
     /// The packets.
     pub count: u64,
     /// What is missing.
     pub incomplete: Vec<Missing>,
+    /// What each node had, if several were asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<Share>,
 }
 
 /// What is missing for one reason, on a line of its own.

@@ -109,6 +109,31 @@ impl<'a> Packet<'a> {
         }
     }
 
+    /// The same, to be kept.
+    pub fn into_owned(self) -> Packet<'static> {
+        Packet {
+            time: self.time,
+            src: self.src,
+            dst: self.dst,
+            protocol: self.protocol,
+            src_port: self.src_port,
+            dst_port: self.dst_port,
+            length: self.length,
+            captured: self.captured,
+            vlan: self.vlan,
+            flags: self.flags,
+            icmp_type: self.icmp_type,
+            icmp_code: self.icmp_code,
+            fragment: self.fragment,
+            tunnel: self.tunnel,
+            file: Cow::Owned(self.file.into_owned()),
+            number: self.number,
+            offset: self.offset,
+            node: Cow::Owned(self.node.into_owned()),
+            id: self.id,
+        }
+    }
+
     /// For people.
     pub fn text(&self) -> String {
         let mut text = format_time(self.time.0);

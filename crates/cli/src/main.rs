@@ -13,6 +13,7 @@ use anyhow::Context;
 use clap::Parser;
 use cmd::output::Text;
 use cmd::progress::Beside;
+use tapdex_client::{ClientError, HttpError};
 use tapdex_engine::IndexError;
 use tapdex_engine::archive::ArchiveError;
 use tapdex_gpu::device::DeviceError;
@@ -31,7 +32,7 @@ const EXIT_USAGE: u8 = 2;
 const EXIT_DAMAGED: u8 = 3;
 /// Something could not be read or written, or a GPU failed.
 const EXIT_IO: u8 = 4;
-/// No permission to capture or to send.
+/// No permission to capture or to send, or to ask a server.
 const EXIT_PERMISSION: u8 = 5;
 /// Ctrl-C, as in shells: 128 plus the number of the signal.
 const EXIT_INTERRUPTED: u8 = 130;
@@ -67,7 +68,7 @@ const BUFFER_BYTES: usize = 1 << 16;
 ///
 /// Exit codes: 0 success; 1 no packet matches (with --quiet or --fail-if-empty); 2 bad usage, bad
 /// input, or a requested GPU is not available; 3 a file is damaged or an answer is incomplete; 4 an
-/// I/O error, or a GPU failed; 5 no permission to capture or send packets; 130 Ctrl-C. Ctrl-C is
+/// I/O error, or a GPU failed; 5 no permission to capture or send packets, or to ask a server; 130 Ctrl-C. Ctrl-C is
 /// the normal way to end record and --follow, which then exit with 0. A reader that closes the pipe
 /// early, such as head, is not an error.
 #[derive(Debug, clap::Parser)]
@@ -184,6 +185,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<cmd::Damaged>() || error.is::<cmd::Incomplete>() {
         return EXIT_DAMAGED;
     }
+    if let Some(error) = error.downcast_ref::<ClientError>() {
+        return exit_code_of_client(error);
+    }
     if let Some(device) = error.chain().find_map(|cause| cause.downcast_ref::<DeviceError>()) {
         return if matches!(device, DeviceError::Missing(_)) { EXIT_USAGE } else { EXIT_IO };
     }
@@ -231,5 +235,28 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             | IndexError::Build(_),
         ) => EXIT_USAGE,
         Some(_) => EXIT_DAMAGED,
+    }
+}
+
+/// The exit code if servers, or several places, have not answered.
+fn exit_code_of_client(error: &ClientError) -> u8 {
+    match error {
+        ClientError::Nobody(nobody) => {
+            nobody.0.first().map_or(EXIT_USAGE, |(_, error)| exit_code_of_client(error))
+        }
+        ClientError::Lying(_) => EXIT_DAMAGED,
+        ClientError::Thread(_) | ClientError::Target(_) => EXIT_IO,
+        ClientError::Server { error, .. } => match &**error {
+            HttpError::Token { .. } | HttpError::Forbidden { .. } => EXIT_PERMISSION,
+            HttpError::Connect(_)
+            | HttpError::Busy { .. }
+            | HttpError::Status { .. }
+            | HttpError::Stalled(_)
+            | HttpError::Broken(_)
+            | HttpError::Failed(_) => EXIT_IO,
+            HttpError::Damaged(_) | HttpError::Capture(_) | HttpError::Hash { .. } => EXIT_DAMAGED,
+            _ => EXIT_USAGE,
+        },
+        _ => EXIT_USAGE,
     }
 }

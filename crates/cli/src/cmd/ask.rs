@@ -2,19 +2,23 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use tapdex_answers::ask::{Answer, AskError};
 use tapdex_answers::lines::Incomplete;
 use tapdex_answers::missing::Missing;
-use tapdex_engine::archive::Archive;
+use tapdex_client::ClientError;
+use tapdex_client::credentials::Sources;
+use tapdex_client::http::Server;
+use tapdex_client::nodes::{Nodes, Options};
+use tapdex_engine::archive::{Archive, Segment};
 use tapdex_engine::query::filter::Syntax;
-use tapdex_engine::query::{Answers, Query, SearchError};
+use tapdex_engine::query::{Query, SearchError};
 use tapdex_engine::time::{TimeRange, format_time, parse_time};
 
 use super::missing::{self, AllowArg};
-use super::{counted, filter_file, json, note};
+use super::{Interrupted, counted, filter_file, json, note, shown_packets, top};
 
 /// The archive that commands use by default.
 pub(crate) const DEFAULT_ARCHIVE: &str = "tapdex-archive";
@@ -22,7 +26,7 @@ pub(crate) const DEFAULT_ARCHIVE: &str = "tapdex-archive";
 /// Where an archive is.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ArchiveArg {
-    /// Archive to search.
+    /// Folder of the archive.
     #[arg(
         short = 'r',
         long = "archive",
@@ -30,7 +34,107 @@ pub(crate) struct ArchiveArg {
         env = "TAPDEX_ARCHIVE",
         default_value = DEFAULT_ARCHIVE
     )]
-    pub(crate) archive: PathBuf,
+    archive: PathBuf,
+}
+
+impl ArchiveArg {
+    /// The folder.
+    pub(crate) fn folder(&self) -> anyhow::Result<&Path> {
+        check_folder(&self.archive)?;
+        Ok(&self.archive)
+    }
+}
+
+/// An error if a folder is the address of a server.
+pub(crate) fn check_folder(path: &Path) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !is_address(path),
+        "{} is a server, and this command needs the folder of an archive: run it over there",
+        path.display()
+    );
+    Ok(())
+}
+
+fn is_address(path: &Path) -> bool {
+    path.to_str().is_some_and(Server::is_address)
+}
+
+/// Where archives are that are searched as one.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PlacesArg {
+    /// Archive to search: a folder, or the address of a server, such as https://sensor1:8443. If
+    /// given several times, all are searched as one.
+    #[arg(
+        short = 'r',
+        long = "archive",
+        value_name = "PLACE",
+        env = "TAPDEX_ARCHIVE",
+        default_value = DEFAULT_ARCHIVE
+    )]
+    archives: Vec<PathBuf>,
+    /// File with a token for servers. Without it, TAPDEX_TOKEN has one, or
+    /// ~/.config/tapdex/credentials.toml.
+    #[arg(long, value_name = "FILE", help_heading = "Servers")]
+    token_file: Option<PathBuf>,
+    /// Certificates of those who vouch for servers, instead of those that this machine trusts.
+    #[arg(long, value_name = "FILE", help_heading = "Servers")]
+    ca: Option<PathBuf>,
+    /// Seconds without data after which a server counts as stalled.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30,
+        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        help_heading = "Servers"
+    )]
+    timeout: u64,
+    /// Why you ask, for the log of servers.
+    #[arg(long, value_name = "TEXT", help_heading = "Servers")]
+    reason: Option<String>,
+}
+
+/// What is searched.
+pub(crate) enum Places {
+    /// One folder.
+    Folder(Archive),
+    /// Servers, or several places.
+    Nodes(Nodes),
+}
+
+impl PlacesArg {
+    /// Opens the archives. Servers are not asked yet.
+    pub(crate) fn open(&self) -> anyhow::Result<Places> {
+        match self.archives.as_slice() {
+            [folder] if !is_address(folder) => Ok(Places::Folder(Archive::open(folder)?)),
+            _ => Ok(Places::Nodes(self.nodes()?)),
+        }
+    }
+
+    /// The same, whatever they are.
+    pub(crate) fn nodes(&self) -> anyhow::Result<Nodes> {
+        let mut credentials = Sources::of_user();
+        credentials.token_file.clone_from(&self.token_file);
+        credentials.ca.clone_from(&self.ca);
+        let options = Options {
+            credentials,
+            timeout: Duration::from_secs(self.timeout),
+            reason: self.reason.clone(),
+            file: shown_packets,
+            value: top::shown,
+        };
+        answered(Nodes::open(&self.archives, &options))
+    }
+}
+
+/// An answer of several places, or an error that says what to do.
+pub(crate) fn answered<T>(answer: Result<T, ClientError>) -> anyhow::Result<T> {
+    answer.map_err(|error| match error {
+        // As they are if there is one folder, to find out the exit code.
+        ClientError::Archive(error) => error.into(),
+        ClientError::Ask(error) => searched::<T, _>(Err(error)).err().unwrap_or(Interrupted.into()),
+        ClientError::Cancelled => Interrupted.into(),
+        error => error.into(),
+    })
 }
 
 /// The language of a filter.
@@ -47,8 +151,6 @@ enum SyntaxArg {
 /// A question to an archive.
 #[derive(Debug, clap::Args)]
 pub(crate) struct QuestionArgs {
-    #[command(flatten)]
-    pub(crate) archive: ArchiveArg,
     /// Only packets from this time on: 2026-01-02T03:04:05Z, '2026-01-02 03:04:05' (local time),
     /// seconds since 1970, -15m, '3h ago'.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, verbatim_doc_comment)]
@@ -127,11 +229,6 @@ impl QuestionArgs {
         }
         Ok(query)
     }
-
-    /// Opens the archive.
-    pub(crate) fn open(&self) -> anyhow::Result<Archive> {
-        Ok(Archive::open(&self.archive.archive)?)
-    }
 }
 
 /// An answer, or an error that says what to do.
@@ -148,11 +245,14 @@ pub(crate) fn searched<T, E: Into<AskError>>(answer: Result<T, E>) -> anyhow::Re
 }
 
 /// Refuses to overwrite the captures that are being searched.
-pub(crate) fn check_target(answers: &Answers, target: &Path) -> anyhow::Result<()> {
+pub(crate) fn check_target<'a>(
+    segments: impl Iterator<Item = &'a Segment>,
+    target: &Path,
+) -> anyhow::Result<()> {
     let Ok(target) = target.canonicalize() else {
         return Ok(());
     };
-    for (segment, _) in &answers.segments {
+    for segment in segments {
         anyhow::ensure!(
             segment.packet_path().canonicalize().ok() != Some(target.clone()),
             "{} has packets of the archive; write to another file",
@@ -181,6 +281,10 @@ pub(crate) fn summary<T>(answer: &Answer<T>, packets: u64, bytes: Option<u64>) {
     let bytes = bytes.map_or(String::new(), |bytes| format!(" {bytes} bytes,"));
     let packets = counted(packets, "packet");
     note(&format!("matched {packets},{bytes} {read}/{all} segments read, {:.3} s", seconds.0));
+    for share in answer.nodes.iter().filter(|share| share.error.is_none()) {
+        let packets = counted(share.matched, "packet");
+        note(&format!("  {}: {packets}, {:.3} s", share.node, share.seconds.0));
+    }
 }
 
 /// Writes what is missing, one JSON object per line.

@@ -6,10 +6,12 @@ use anyhow::Context;
 use tapdex_answers::ask::Ask;
 use tapdex_answers::json::Time;
 use tapdex_answers::lines::Explanation;
+use tapdex_client::nodes::Nodes;
+use tapdex_engine::query::Query;
 use tapdex_engine::time::format_time;
 use tapdex_report::table::{self, Align};
 
-use super::ask::{QuestionArgs, line, notes, searched};
+use super::ask::{Places, PlacesArg, QuestionArgs, answered, line, notes, searched};
 use super::{CANNOT_WRITE, json, missing};
 
 /// Show how a filter is understood and how it is answered.
@@ -23,10 +25,12 @@ use super::{CANNOT_WRITE, json, missing};
 ///
 /// A condition is answered by columns, by packets (those that the other conditions leave are read),
 /// or partly: by columns, except for some packets with uncommon headers. Weight is the least number
-/// of bytes of bitmaps that are read for it.
+/// of bytes of bitmaps that are read for it. Of several archives, each answers for itself.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    places: PlacesArg,
     #[command(flatten)]
     question: QuestionArgs,
     /// Print a JSON object.
@@ -36,12 +40,41 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let query = args.question.query()?;
-    let archive = args.question.open()?;
+    let archive = match args.places.open()? {
+        Places::Folder(archive) => archive,
+        Places::Nodes(nodes) => return explain_all(args, &nodes, &query, out),
+    };
     let answer = searched(Ask::new(&archive, &query).explain())?;
     notes(&answer.notes);
     match args.json {
         true => json::line(out, &answer.value.explain)?,
         false => write_text(&answer.value.explain, out)?,
+    }
+    out.flush().context(CANNOT_WRITE)?;
+    missing::report(&answer.incomplete, args.question.allow)
+}
+
+/// Explains it for each place.
+fn explain_all(
+    args: &Args,
+    nodes: &Nodes,
+    query: &Query,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let answer = answered(nodes.ask(query).explain())?;
+    notes(&answer.notes);
+    for (number, part) in answer.value.explain.iter().enumerate() {
+        match (args.json, nodes.len() == 1) {
+            (true, true) => json::line(out, &part.value)?,
+            (true, false) => json::line(out, part)?,
+            (false, true) => write_text(&part.value, out)?,
+            (false, false) => {
+                let blank = if number == 0 { "" } else { "\n" };
+                write!(out, "{blank}").context(CANNOT_WRITE)?;
+                line(out, format_args!("place     {}", part.node))?;
+                write_text(&part.value, out)?;
+            }
+        }
     }
     out.flush().context(CANNOT_WRITE)?;
     missing::report(&answer.incomplete, args.question.allow)

@@ -5,13 +5,18 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
-use tapdex_answers::ask::Ask;
+use tapdex_answers::ask::{Answer, Ask};
 use tapdex_answers::capture::{Extract, ExtractError, Header, Limits, comment};
+use tapdex_answers::deliver::{Delivered, Delivery};
+use tapdex_client::ClientError;
+use tapdex_client::nodes::Nodes;
 use tapdex_engine::archive::{Archive, Gap, Segment};
 use tapdex_engine::beneath::{Rights, open_named};
 use tapdex_engine::query::{Answers, Fresh, Query};
 
-use super::ask::{QuestionArgs, check_target, notes, searched, summary};
+use super::ask::{
+    Places, PlacesArg, QuestionArgs, answered, check_target, notes, searched, summary,
+};
 use super::follow::{self, Follower};
 use super::output::{self, FormatArg, Output, capture_error};
 use super::progress::Progress;
@@ -25,6 +30,7 @@ use super::{CANNOT_WRITE, Nothing, missing, note};
 ///     tapdex extract -r archive --from -15m 'udp port 53' -w - | tcpdump -nn -r -
 ///     tapdex extract --flow 'tcp[tcpflags] & tcp-rst != 0' -w resets.pcap
 ///     tapdex extract --follow --from now 'port 53' -w - | wireshark -k -i -
+///     tapdex extract -r archive -r https://sensor1:8443 'host 10.1.2.3' -w host.pcapng
 ///
 /// The file is pcapng unless its name ends in .pcap or -F says otherwise; a pcap file can have only
 /// one link type. A pcapng file also says how many packets of each interface the archive has from
@@ -42,9 +48,14 @@ use super::{CANNOT_WRITE, Nothing, missing, note};
 ///
 /// If packets from the requested times may be missing, this is reported, the others are written,
 /// and the exit code is 3, or 0 with --allow-incomplete.
+///
+/// -r may be given several times, with folders and addresses of servers; see search. The capture
+/// does not say then how many packets of each interface they have.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    places: PlacesArg,
     #[command(flatten)]
     question: QuestionArgs,
     /// Capture to write; - is standard output.
@@ -96,10 +107,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut output = Output::open(&args.write, args.force, Rights::OWNER, out)?;
     let mut progress = Progress::new();
     progress.show(|_| "searching".to_owned());
-    let archive = args.question.open()?;
+    let archive = match args.places.open()? {
+        Places::Folder(archive) => archive,
+        Places::Nodes(nodes) => return run_all(args, &nodes, &query, output, progress),
+    };
     let ask = Ask::new(&archive, &query);
     let mut answers = searched(searched(ask.search())?.records())?;
-    check_target(&answers, &args.write)?;
+    check_target(answers.segments.iter().map(|(segment, _)| &**segment), &args.write)?;
     let found = answers.count();
     if args.flow && found > 0 {
         searched(answers.add_conversations(&query))?;
@@ -132,6 +146,54 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     missing::report(&answer.incomplete, args.question.allow)?;
     follow::finish(written.missed)?;
     if found == 0 && args.fail_if_empty {
+        return Err(Nothing.into());
+    }
+    Ok(())
+}
+
+/// The same for servers and several places.
+fn run_all(
+    args: &Args,
+    nodes: &Nodes,
+    query: &Query,
+    mut output: Output<'_>,
+    progress: Progress,
+) -> anyhow::Result<()> {
+    for archive in nodes.archives() {
+        let segments = searched(archive.search(query))?;
+        check_target(segments.segments().iter().map(|segment| &**segment), &args.write)?;
+    }
+    let delivery = Delivery {
+        format: output::format(args.format, &args.write),
+        limits: Limits { packets: args.count_max, bytes: args.limit_bytes },
+        whole_conversations: args.flow,
+        follow: args.follow,
+        statistics: true,
+    };
+    let is_on_stdout = args.write.as_os_str() == "-";
+    let is_gone = || is_on_stdout && args.follow && !follow::has_reader();
+    let stop = || follow::is_stopped() || is_gone();
+    let target = BufWriter::with_capacity(1 << 16, &mut output);
+    let answer: Answer<Delivered> = match nodes.ask(query).capture(&delivery, target, &stop) {
+        Err(ClientError::Extract(error)) => return Err(extract_error(error)),
+        answer => answered(answer)?,
+    };
+    let has_failed = answer.nodes.iter().any(|share| share.error.is_some());
+    if args.write.is_file() && has_failed && !args.question.allow.allow_incomplete {
+        // An existing file may be worth more than a part of the answer.
+        drop(output);
+        note(&format!("{} is left as it was", args.write.display()));
+    } else {
+        output.finish()?;
+    }
+    drop(progress);
+    notes(&answer.notes);
+    if answer.value.stopped {
+        note("stopped at the limit; more packets match");
+    }
+    summary(&answer, answer.value.packets, Some(answer.value.bytes));
+    missing::report(&answer.incomplete, args.question.allow)?;
+    if answer.value.packets == 0 && args.fail_if_empty {
         return Err(Nothing.into());
     }
     Ok(())

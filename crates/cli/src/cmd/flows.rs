@@ -9,7 +9,7 @@ use tapdex_engine::query::FlowOrder;
 use tapdex_engine::time::format_time;
 use tapdex_report::table::{self, Align};
 
-use super::ask::{QuestionArgs, finish, searched, write_missing};
+use super::ask::{Places, PlacesArg, QuestionArgs, answered, finish, searched, write_missing};
 use super::progress::Progress;
 use super::{CANNOT_WRITE, counted, csv, json, note};
 
@@ -46,12 +46,15 @@ use super::{CANNOT_WRITE, counted, csv, json, note};
 /// Packets without an IP header, or with one behind MPLS labels, three VLAN tags or on a link that
 /// is not decoded, are in no conversation; standard error tells how many there are. Packets in
 /// tunnels belong to the conversation of the tunnel. Later fragments have no ports, and are a
-/// conversation of their own.
+/// conversation of their own. What two archives have seen is two conversations.
 ///
-/// Reports if packets from the requested times may be missing, and then exits with 3; see search.
+/// Reports if packets from the requested times may be missing, and then exits with 3; see search,
+/// also for -r with addresses of servers and for several of them.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    places: PlacesArg,
     #[command(flatten)]
     question: QuestionArgs,
     /// Number of conversations to show; 0 shows all.
@@ -99,11 +102,16 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let query = args.question.query()?;
     let progress = Progress::new();
     progress.stage("searching");
-    let archive = args.question.open()?;
+    let places = args.places.open()?;
     let most = if args.most == 0 { usize::MAX } else { args.most };
     let found = |packets| progress.stage(&format!("summing up {}", counted(packets, "packet")));
-    let ask = Ask::new(&archive, &query);
-    let answer = searched(ask.flows(args.sort.into(), most, args.whole, found))?;
+    let order = args.sort.into();
+    let answer = match &places {
+        Places::Folder(archive) => {
+            searched(Ask::new(archive, &query).flows(order, most, args.whole, found))?
+        }
+        Places::Nodes(nodes) => answered(nodes.ask(&query).flows(order, most, args.whole))?,
+    };
     drop(progress);
     print(args, &answer.value.flows, out)?;
     if args.json {

@@ -95,7 +95,7 @@ pub(super) fn run(
 }
 
 /// Whether standard output has a reader, or may get one later.
-fn has_reader() -> bool {
+pub(super) fn has_reader() -> bool {
     let stdout = io::stdout();
     let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
     // If it cannot be polled, it is written to until that fails.

@@ -6,7 +6,9 @@ use anyhow::Context;
 use tapdex_answers::ask::{Ask, SPANS_MAX, SpanLen};
 use tapdex_answers::lines::Span;
 
-use super::ask::{QuestionArgs, finish, line, searched, write_missing};
+use super::ask::{
+    Places, PlacesArg, QuestionArgs, answered, finish, line, searched, write_missing,
+};
 use super::{csv, json};
 
 /// Show how many packets match, over time.
@@ -21,10 +23,13 @@ use super::{csv, json};
 /// The default of --span is the shortest round span that needs at most --bins bars. The bars cover
 /// the segments that were searched, within --from and --to.
 ///
-/// Reports if packets from the requested times may be missing, and then exits with 3; see search.
+/// Reports if packets from the requested times may be missing, and then exits with 3; see search,
+/// also for -r with addresses of servers and for several of them.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    places: PlacesArg,
     #[command(flatten)]
     question: QuestionArgs,
     /// Length of a span: 100us, 10ms, 60s, 5m, 1h, 1d.
@@ -56,9 +61,11 @@ fn parse_span(text: &str) -> Result<u64, String> {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let query = args.question.query()?;
-    let archive = args.question.open()?;
     let len = args.span.map_or(SpanLen::AtMost(args.bins), SpanLen::Each);
-    let answer = searched(Ask::new(&archive, &query).histogram(len))?;
+    let answer = match args.places.open()? {
+        Places::Folder(archive) => searched(Ask::new(&archive, &query).histogram(len))?,
+        Places::Nodes(nodes) => answered(nodes.ask(&query).histogram(len))?,
+    };
     print(args, &answer.value.spans, out)?;
     if args.json {
         write_missing(&answer.incomplete, out)?;

@@ -14,7 +14,7 @@ use tapdex_engine::fields::{Field, FieldSet};
 use tapdex_gpu::flow::SegmentIndexer;
 use tapdex_record::units;
 
-use super::ask::DEFAULT_ARCHIVE;
+use super::ask::{DEFAULT_ARCHIVE, check_folder};
 use super::device::DeviceArg;
 use super::progress::QuietArg;
 use super::{Incomplete, Interrupted, chain, counted, interrupt, note};
@@ -142,6 +142,7 @@ fn parse_fields(text: &str) -> Result<FieldSet, String> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let stdin = args.files.iter().filter(|path| path.as_os_str() == "-").count();
     ensure!(stdin <= 1, "standard input (-) can be given only once");
+    check_folder(&args.output)?;
     let device = args.device.open()?;
     if let Err(ArchiveError::NoArchive { .. }) = Archive::open(&args.output)
         && let Some(error) = unusable(&args.files)

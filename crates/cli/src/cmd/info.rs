@@ -6,11 +6,12 @@ use anyhow::Context;
 use tapdex_answers::inventory::Inventory;
 use tapdex_answers::json::Time;
 use tapdex_answers::lines::{GapLine, Lost, Recorder, RecorderLine};
-use tapdex_engine::archive::Archive;
+use tapdex_client::nodes::Nodes;
+use tapdex_engine::query::Control;
 use tapdex_engine::time::format_time;
 use tapdex_report::table::{self, Align};
 
-use super::ask::{ArchiveArg, line};
+use super::ask::{Places, PlacesArg, answered, line};
 use super::missing::{self, AllowArg};
 use super::{CANNOT_WRITE, counted, json, note, shown_packets};
 
@@ -26,12 +27,12 @@ use super::{CANNOT_WRITE, counted, json, note, shown_packets};
 /// between segments without packets. If the archive was recorded, also shows how many packets were
 /// stored, lost and removed in all runs, and whether a recorder is running. With --json, prints an
 /// object for the archive, then one for each field, segment and gap, one per line. Exits with 3 if
-/// packets are missing, or with 0 with --allow-incomplete.
+/// packets are missing, or with 0 with --allow-incomplete. Of several archives, each is shown.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(flatten)]
-    archive: ArchiveArg,
+    places: PlacesArg,
     #[command(flatten)]
     allow: AllowArg,
     /// Print one JSON object per line.
@@ -49,7 +50,10 @@ pub(crate) struct Args {
 const GAPS_SHOWN: usize = 10;
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let archive = Archive::open(&args.archive.archive)?;
+    let archive = match args.places.open()? {
+        Places::Folder(archive) => archive,
+        Places::Nodes(nodes) => return show_all(args, &nodes, out),
+    };
     let name = archive.folder().display().to_string();
     let info = Inventory::new(&archive, name, shown_packets)?;
     match args.json {
@@ -61,6 +65,28 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         note("run tapdex repair to rebuild damaged indexes");
     }
     missing::end(&info.archive.incomplete, args.allow)
+}
+
+/// Shows each place.
+fn show_all(args: &Args, nodes: &Nodes, out: &mut dyn Write) -> anyhow::Result<()> {
+    let answer = answered(nodes.inventories(&Control::default()))?;
+    for (number, info) in answer.value.nodes.iter().enumerate() {
+        if !args.json && number > 0 {
+            line(out, format_args!(""))?;
+        }
+        match args.json {
+            true => write_json(args, info, out)?,
+            false => write_tables(args, info, out)?,
+        }
+    }
+    out.flush().context(CANNOT_WRITE)?;
+    // The others have told it already.
+    let silent = answer.nodes.iter().filter(|share| share.error.is_some());
+    let silent: Vec<&str> = silent.map(|share| share.node.as_str()).collect();
+    for one in answer.incomplete.iter().filter(|one| silent.contains(&one.node.as_str())) {
+        note(&one.text());
+    }
+    missing::end(&answer.incomplete, args.allow)
 }
 
 fn a_packet(info: &Inventory, bytes: u64) -> f64 {

@@ -44,7 +44,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     static STOP: AtomicBool = AtomicBool::new(false);
-    let (archive, mended) = Archive::mend(&args.archive.archive)?;
+    let (archive, mended) = Archive::mend(args.archive.folder()?)?;
     if let Some(done) = mended {
         note(&done);
     }

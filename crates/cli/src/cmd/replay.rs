@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use tapdex_answers::ask::{left_out, unseen};
 use tapdex_answers::missing::missing as missing_of;
-use tapdex_engine::archive::{ArchiveError, Gap};
+use tapdex_engine::archive::{Archive, ArchiveError, Gap};
 use tapdex_engine::capture::{self, CaptureError, Record};
 use tapdex_engine::packet::LinkType;
 use tapdex_engine::query::{Answers, Query};
 use tapdex_record::replay::{Frame, Frames, Pace, Replay, Sender};
 
-use super::ask::{QuestionArgs, notes, searched};
+use super::ask::{ArchiveArg, QuestionArgs, notes, searched};
 use super::missing;
 use super::progress::Progress;
 use super::{Damaged, Interrupted, chain, counted, interrupt, note};
@@ -47,6 +47,8 @@ pub(crate) struct Args {
     /// Interface to send to.
     #[arg(short = 'i', long, value_name = "IFACE")]
     interface: String,
+    #[command(flatten)]
+    archive: ArchiveArg,
     #[command(flatten)]
     question: QuestionArgs,
     /// Captures to send: pcap or pcapng, plain or compressed with gzip or zstd. No archive is read,
@@ -205,7 +207,8 @@ impl<'a> FrameSource<'a> {
         if !args.files.is_empty() {
             return Ok(Self::Files(&args.files));
         }
-        let answers = searched(searched(args.question.open()?.search(query))?.records())?;
+        let archive = Archive::open(args.archive.folder()?)?;
+        let answers = searched(searched(archive.search(query))?.records())?;
         notes(&left_out(&answers, query));
         Ok(Self::Archive(answers))
     }

@@ -1,22 +1,27 @@
 //! `tapdex search`: the packets that match a filter, one per line.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Instant;
 
 use anyhow::Context;
-use tapdex_answers::ask::Ask;
+use tapdex_answers::ask::{Answer, Ask, Count as Counted};
 use tapdex_answers::lines::{Count, Packet};
-use tapdex_engine::query::{Answers, Fresh};
+use tapdex_client::nodes::Nodes;
+use tapdex_engine::query::{Answers, Fresh, Query};
 
-use super::ask::{QuestionArgs, finish, notes, searched, summary, write_missing};
+use super::ask::{
+    Places, PlacesArg, QuestionArgs, answered, finish, notes, searched, summary, write_missing,
+};
 use super::follow::{self, Follower};
 use super::{CANNOT_WRITE, Nothing, counted, csv, json, missing, note, shown_packets, shown_path};
 
-/// The headings of CSV.
-const CSV_HEADINGS: [&str; 13] = [
+/// The headings of CSV; the last one only if several places are searched.
+const CSV_HEADINGS: [&str; 14] = [
     "time", "src", "dst", "protocol", "src_port", "dst_port", "length", "captured", "vlan",
-    "flags", "file", "number", "offset",
+    "flags", "file", "number", "offset", "node",
 ];
+/// Those of a single place.
+const CSV_HEADINGS_OF_ONE: usize = 13;
 
 /// Find the packets that match a filter, and print a line for each.
 ///
@@ -28,6 +33,7 @@ const CSV_HEADINGS: [&str; 13] = [
 ///     tapdex search --count 'tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn'
 ///     tapdex search --json -c 10 'ip.addr == 10.0.0.0/8 && tcp.port in {80, 443}'
 ///     tapdex search --follow --from now 'icmp'
+///     tapdex search -r archive -r https://sensor1:8443 'host 10.1.2.3'
 ///
 /// A filter with field names of Wireshark is recognised by these names. Packets are printed in
 /// order of time. Exits with 0, even if none matches (1 with --fail-if-empty or -q).
@@ -40,9 +46,15 @@ const CSV_HEADINGS: [&str; 13] = [
 /// Packets that tapdex record has just written are found, too. With --follow, packets are printed
 /// as they are recorded, those of an interface in order of arrival; Ctrl-C ends it, and the exit
 /// code is 0.
+///
+/// -r may be given several times, with folders and addresses of tapdex serve: all are searched at
+/// the same time, as one archive. One that does not answer is named, and the exit code is 3. A
+/// token for a server is in TAPDEX_TOKEN, in a file, or in ~/.config/tapdex/credentials.toml.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    places: PlacesArg,
     #[command(flatten)]
     question: QuestionArgs,
     /// Print only how many packets match.
@@ -64,6 +76,10 @@ pub(crate) struct Args {
     /// Exit with 1 if no packet matches.
     #[arg(long)]
     fail_if_empty: bool,
+    /// Print the archive that has the packet in front of each line. JSON and CSV have it anyway, if
+    /// several are searched.
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    nodes: bool,
     /// Print nothing; exit with 0 if a packet matches, with 1 if none does.
     #[arg(short, long)]
     quiet: bool,
@@ -78,10 +94,16 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.follow {
         follow::watch();
     }
-    let archive = args.question.open()?;
+    let archive = match args.places.open()? {
+        Places::Nodes(nodes) => return run_all(args, &nodes, &query, out),
+        Places::Folder(_) if args.nodes && !args.count && !args.quiet => {
+            return run_all(args, &args.places.nodes()?, &query, out);
+        }
+        Places::Folder(archive) => archive,
+    };
     let ask = Ask::new(&archive, &query);
     if args.count || args.quiet {
-        return count(args, &ask, out);
+        return count(args, &searched(ask.count())?, out);
     }
     let mut shown = Shown::default();
     let mut answers = print(args, &ask, &mut shown, out)?;
@@ -112,18 +134,20 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Prints how many packets match, or nothing at all.
-fn count(args: &Args, ask: &Ask<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
-    let answer = searched(ask.count())?;
+fn count(args: &Args, answer: &Answer<Counted>, out: &mut dyn Write) -> anyhow::Result<()> {
     let count = answer.value.count;
     if args.quiet {
         missing::report(&answer.incomplete, args.question.allow)?;
     } else {
         match args.json {
-            true => json::line(out, &Count { count, incomplete: answer.incomplete.clone() })?,
+            true => {
+                let (incomplete, nodes) = (answer.incomplete.clone(), answer.nodes.clone());
+                json::line(out, &Count { count, incomplete, nodes })?;
+            }
             false => writeln!(out, "{count}").context(CANNOT_WRITE)?,
         }
         out.flush().context(CANNOT_WRITE)?;
-        finish(&answer, args.question.allow)?;
+        finish(answer, args.question.allow)?;
     }
     if count == 0 && (args.quiet || args.fail_if_empty) {
         return Err(Nothing.into());
@@ -168,7 +192,7 @@ fn print(
             break;
         }
         if !std::mem::replace(&mut has_heading, true) {
-            csv::line(out, &CSV_HEADINGS)?;
+            write_heading(false, out)?;
         }
         let file = match args.json || args.csv {
             true => {
@@ -185,9 +209,66 @@ fn print(
     shown.may_have_more = packets.may_have_more();
     let answers = searched(packets.finish())?;
     if !has_heading {
-        csv::line(out, &CSV_HEADINGS)?;
+        write_heading(false, out)?;
     }
     Ok(answers)
+}
+
+/// The same for servers and several places.
+fn run_all(args: &Args, nodes: &Nodes, query: &Query, out: &mut dyn Write) -> anyhow::Result<()> {
+    let ask = nodes.ask(query);
+    if args.count || args.quiet {
+        return count(args, &answered(ask.count())?, out);
+    }
+    let mut heading = args.csv.then_some(nodes.len() > 1);
+    let only = nodes.names().next().filter(|_| nodes.len() == 1).unwrap_or_default();
+    let mut failed = None;
+    let mut each = |packet: Option<Packet<'_>>| {
+        if let (Some(has_node), Some(packet)) = (heading.take(), &packet) {
+            // A server may have asked others.
+            failed = write_heading(has_node || !packet.node.is_empty(), out).err();
+            if failed.is_some() {
+                return Ok(false);
+            }
+        }
+        let done = match &packet {
+            Some(packet) if args.nodes => {
+                let node = if packet.node.is_empty() { only } else { &packet.node };
+                writeln!(out, "{node}  {}", packet.text()).context(CANNOT_WRITE)
+            }
+            Some(packet) => write(args, packet, out),
+            None if follow::has_reader() => out.flush().context(CANNOT_WRITE),
+            None => {
+                let gone = io::Error::from(io::ErrorKind::BrokenPipe);
+                Err(gone).context(CANNOT_WRITE)
+            }
+        };
+        failed = done.err();
+        Ok(failed.is_none())
+    };
+    let answer = ask.packets(args.count_max, args.follow, &mut each, &follow::is_stopped);
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let answer = answered(answer)?;
+    if let Some(has_node) = heading {
+        write_heading(has_node, out)?;
+    }
+    if args.json {
+        write_missing(&answer.incomplete, out)?;
+    }
+    out.flush().context(CANNOT_WRITE)?;
+    let delivered = answer.value;
+    if delivered.stopped && !args.follow {
+        note(&format!("stopped after {}; more may match", counted(delivered.packets, "packet")));
+    }
+    notes(&answer.notes);
+    summary(&answer, delivered.packets, Some(delivered.bytes));
+    missing::report(&answer.incomplete, args.question.allow)?;
+    if delivered.packets == 0 && answer.matched == 0 && args.fail_if_empty {
+        return Err(Nothing.into());
+    }
+    Ok(())
 }
 
 /// Writes a packet in the form that was asked for.
@@ -199,12 +280,21 @@ fn write(args: &Args, line: &Packet<'_>, out: &mut dyn Write) -> anyhow::Result<
     }
 }
 
+/// The first line of CSV.
+fn write_heading(has_node: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    let len = if has_node { CSV_HEADINGS.len() } else { CSV_HEADINGS_OF_ONE };
+    csv::line(out, &CSV_HEADINGS.get(..len))
+}
+
 /// For spreadsheets: a value for each of the [`CSV_HEADINGS`].
 fn write_csv(line: &Packet<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
     let (who, ports) = ((&line.src, &line.dst, &line.protocol), (line.src_port, line.dst_port));
     let what = (line.length, line.captured, &line.vlan, &line.flags);
     let place = (super::escaped(&line.file), line.number, line.offset);
-    csv::line(out, &(line.time, who, ports, what, place))
+    match line.node.is_empty() {
+        true => csv::line(out, &(line.time, who, ports, what, place)),
+        false => csv::line(out, &(line.time, who, ports, what, place, &line.node)),
+    }
 }
 
 /// Prints packets as they come.

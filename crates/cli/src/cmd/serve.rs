@@ -127,7 +127,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
          --tls-key; or listen at 127.0.0.1",
         args.listen
     );
-    let archive = Archive::open(&args.archive.archive)?;
+    let archive = Archive::open(args.archive.folder()?)?;
     let folder = match &args.state {
         Some(folder) => folder.clone(),
         None => State::default_path()?,

@@ -11,7 +11,7 @@ use tapdex_engine::fields::Name;
 use tapdex_engine::query::Value;
 use tapdex_report::table::{self, Align};
 
-use super::ask::{QuestionArgs, finish, searched, write_missing};
+use super::ask::{Places, PlacesArg, QuestionArgs, answered, finish, searched, write_missing};
 use super::{CANNOT_WRITE, counted, csv, escaped, json, note, shown_path};
 use fields::NameParser;
 
@@ -26,6 +26,7 @@ use fields::NameParser;
 ///     tapdex top port.dst -n 5 'tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn'
 ///     tapdex top ip.src -r archive --from -1h --json 'udp port 53'
 ///     tapdex top addr --by bytes
+///     tapdex top port -r archive -r tapdex-archive
 ///
 /// Fields of both versions of IP:
 ///
@@ -46,13 +47,16 @@ use fields::NameParser;
 /// A packet that does not have the field is not counted. Fields of both ends (addr, port, mac)
 /// count each end. The share is of all ends, or packets, that were counted.
 ///
-/// Reports if packets from the requested times may be missing, and then exits with 3; see search.
+/// Reports if packets from the requested times may be missing, and then exits with 3; see search,
+/// also for -r with addresses of servers and for several of them.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// Field, as above.
     #[arg(value_name = "FIELD", value_parser = NameParser, hide_possible_values = true)]
     field: &'static Name,
+    #[command(flatten)]
+    places: PlacesArg,
     #[command(flatten)]
     question: QuestionArgs,
     /// Number of values to show.
@@ -92,9 +96,13 @@ const BAR_LEN: u64 = 30;
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let query = args.question.query()?;
-    let archive = args.question.open()?;
-    let ask = Ask::new(&archive, &query);
-    let answer = searched(ask.top(&[args.field], args.by.into(), args.most, shown))?;
+    let (names, by, most) = ([args.field], args.by.into(), args.most);
+    let answer = match args.places.open()? {
+        Places::Folder(archive) => {
+            searched(Ask::new(&archive, &query).top(&names, by, most, shown))?
+        }
+        Places::Nodes(nodes) => answered(nodes.ask(&query).top(&names, by, most))?,
+    };
     for values in &answer.value.top {
         print(args, values, out)?;
     }
@@ -111,7 +119,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// A value for people.
-fn shown(value: &Value) -> String {
+pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::UnnamedInterface { capture, number } => {
             format!("{number} of {}", shown_path(capture))

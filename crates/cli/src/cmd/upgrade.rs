@@ -35,7 +35,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     static STOP: AtomicBool = AtomicBool::new(false);
-    let archive = Archive::open(&args.archive.archive)?;
+    let archive = Archive::open(args.archive.folder()?)?;
     // Without a handler the process ends at once, and the next run cleans up.
     interrupt::handle(|| STOP.store(true, Ordering::Relaxed));
     let progress = args.quiet.progress();

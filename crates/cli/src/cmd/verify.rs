@@ -42,7 +42,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let archive = Archive::open(&args.archive.archive)?;
+    let archive = Archive::open(args.archive.folder()?)?;
     let files = archive.index_files()?;
     let progress = args.quiet.progress();
     // The work on a segment is about proportional to the size of its index.

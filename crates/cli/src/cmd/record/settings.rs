@@ -12,7 +12,7 @@ use tapdex_record::recorder::RecordOptions;
 use tapdex_record::source::{CaptureOptions, SNAPLEN_MAX, SourceName};
 use tapdex_record::units::{Retention, Rotation, parse_duration, parse_size_with_unit};
 
-use super::super::ask::DEFAULT_ARCHIVE;
+use super::super::ask::{DEFAULT_ARCHIVE, check_folder};
 use super::super::device::DeviceArg;
 use super::Args;
 use super::log::{Log, LogFormat, LogLevel};
@@ -133,9 +133,11 @@ impl Settings {
         let device = DeviceArg::parse(&device).map_err(|error| anyhow::anyhow!("{error}"));
         let duration = args.duration.as_deref().map(parse_duration);
         let user = text(&args.user, &file.user);
+        let archive = args.archive.clone().or(file.archive).unwrap_or(DEFAULT_ARCHIVE.into());
+        check_folder(&archive)?;
         Ok(Self {
             sources,
-            archive: args.archive.clone().or(file.archive).unwrap_or(DEFAULT_ARCHIVE.into()),
+            archive,
             capture,
             record,
             user: user.as_deref().map(super::account).transpose()?,
