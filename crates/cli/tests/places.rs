@@ -121,9 +121,9 @@ fn two_folders_answer_as_one_archive() {
     place.on(&["both"], &["extract", "tcp", "-w", "one.pcapng"]).done();
     place.on(&["a", "b"], &["extract", "tcp", "-w", "two.pcap"]).done();
     let read = |name: &str| {
-        let output =
-            Command::new("tcpdump").args(["-tt", "-nn", "-xx", "-r"]).arg(place.path(name));
-        let output = { output }.output().unwrap();
+        let mut tcpdump = Command::new("tcpdump");
+        tcpdump.args(["-tt", "-nn", "-xx", "-r"]).arg(place.path(name));
+        let output = tcpdump.output().unwrap();
         assert!(output.status.success());
         output.stdout
     };

@@ -228,3 +228,154 @@ pub(super) async fn within(
     drop(gone);
     answer
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::door::roles::Roles;
+    use crate::http::ROUTES;
+
+    /// A stream of numbers that looks random.
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self, below: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            usize::try_from(self.0 % below as u64).unwrap()
+        }
+
+        fn pick<'a>(&mut self, words: &[&'a str]) -> &'a str {
+            words[self.next(words.len())]
+        }
+    }
+
+    const NAMES: [&str; 24] = [
+        "q",
+        "syntax",
+        "from",
+        "to",
+        "utc",
+        "through_tags",
+        "reason",
+        "field",
+        "by",
+        "n",
+        "span",
+        "span_ns",
+        "bins",
+        "sort",
+        "whole",
+        "limit_packets",
+        "limit_bytes",
+        "format",
+        "follow",
+        "",
+        "Q",
+        "q%00",
+        "id",
+        "statistics",
+    ];
+    const VALUES: [&str; 48] = [
+        "",
+        "0",
+        "1",
+        "-1",
+        "true",
+        "false",
+        "18446744073709551616",
+        "1e9",
+        "udp",
+        "tcp or udp",
+        ") or (tcp",
+        "not udp port 53",
+        "vlan and tcp",
+        "udp%20port%2053",
+        "%ff%fe",
+        "%",
+        "%2",
+        "ip.addr == 10.0.0.0/8",
+        "tcp.port in {80, 443}",
+        "ip[0] > 0",
+        "len > 0",
+        "pcap",
+        "wireshark",
+        "auto",
+        "-1h",
+        "now",
+        "3h ago",
+        "2026-01-05",
+        "2026-01-05T08:00:00.05Z",
+        "9999-12-31T23:59:59Z",
+        "src",
+        "src,dst",
+        "src,,dst",
+        "port.dst",
+        "nothing",
+        "packets",
+        "bytes",
+        "duration",
+        "60s",
+        "0s",
+        "1ns",
+        "99999999999d",
+        "pcapng",
+        "\u{0}",
+        "\u{1f600}",
+        "after 3h ago and tcp",
+        "host 1.2.3.4 # x",
+        "((((((((",
+    ];
+
+    fn address(random: &mut Random) -> String {
+        let pairs = (0..random.next(6)).map(|_| {
+            let mut value = random.pick(&VALUES).to_owned();
+            for _ in 0..random.next(3) {
+                let at = random.next(value.len() + 1);
+                if value.is_char_boundary(at) {
+                    value.insert_str(at, random.pick(&VALUES));
+                }
+            }
+            format!("{}{}{value}", random.pick(&NAMES), random.pick(&["=", "=", "=", ""]))
+        });
+        pairs.collect::<Vec<_>>().join("&")
+    }
+
+    /// Parameters are understood or refused, and no question of a role leaves out its filter.
+    /// `TAPDEX_FUZZ` is how many are tried.
+    #[test]
+    fn any_parameters_are_understood_or_refused() {
+        let roles = "[role.dns]\nmay = \"search\"\nfilter = \"udp port 53\"\nfrom = \"-30d\"\n";
+        let roles = Roles::parse(roles).unwrap();
+        let role = roles.get("dns").unwrap();
+        let many = std::env::var("TAPDEX_FUZZ").map_or(50_000, |text| text.parse().unwrap());
+        let now_ns = 1_800_000_000_000_000_000;
+        let mut random = Random(0x9E37_79B9_7F4A_7C15);
+        let (mut understood, mut refused) = (0_u64, 0_u64);
+        for _ in 0..many {
+            let text = address(&mut random);
+            let endpoint = ROUTES[random.next(ROUTES.len())].1;
+            let read = || -> Result<Query, ApiError> {
+                let mut params = Params::of_query(&text)?;
+                let question = params.question()?;
+                drop(Kind::read(endpoint, &mut params)?);
+                drop(params.text("reason"));
+                params.finish()?;
+                forced(role, &question, now_ns)
+            };
+            match read() {
+                Ok(query) => {
+                    assert!(query.text().starts_with("udp port 53"), "{text}: {}", query.text());
+                    assert!(query.times().from_ns >= role.times(now_ns).from_ns, "{text}");
+                    understood += 1;
+                }
+                Err(error) => {
+                    assert!(error.status().is_client_error(), "{text}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(understood > many / 50 && refused > many / 50, "{understood} {refused}");
+    }
+}
