@@ -95,6 +95,25 @@ pub struct Share {
     pub error: Option<String>,
 }
 
+impl<T> Answer<T> {
+    /// The same about another value.
+    pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Answer<U> {
+        Answer {
+            value: of(self.value),
+            complete: self.complete,
+            incomplete: self.incomplete,
+            notes: self.notes,
+            matched: self.matched,
+            first: self.first,
+            last: self.last,
+            segments_read: self.segments_read,
+            segments: self.segments,
+            seconds: self.seconds,
+            nodes: self.nodes,
+        }
+    }
+}
+
 /// How many packets match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {

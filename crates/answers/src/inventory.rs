@@ -33,6 +33,28 @@ pub struct Inventory {
 }
 
 impl Inventory {
+    /// Nothing at all.
+    pub fn empty(name: &str) -> Self {
+        let archive = lines::Archive {
+            archive: name.to_owned(),
+            codec: String::new(),
+            segments: 0,
+            packets: 0,
+            wire_bytes: 0,
+            captured_bytes: 0,
+            flows: 0,
+            first: None,
+            last: None,
+            index_bytes: 0,
+            unindexed: 0,
+            gaps: 0,
+            damaged: 0,
+            incomplete: Vec::new(),
+        };
+        let (fields, segments, gaps) = (Vec::new(), Vec::new(), Vec::new());
+        Self { archive, recorder: None, fields, segments, gaps }
+    }
+
     /// Looks at an archive that is called `name`. `shown` turns the capture of a segment into text.
     pub fn new(
         archive: &Archive,

@@ -220,6 +220,64 @@ fn off_loopback_there_is_tls() {
 }
 
 #[test]
+fn a_server_is_searched_like_its_folder_and_stands_in_front_of_others() {
+    let place = Place::new();
+    place.tapdex(&["gen", "--quiet", "-c", "5000", "--seed", "7", "-w", "b.pcap"]);
+    place.tapdex(&["index", "--quiet", "-o", "other", "b.pcap"]);
+    let one = Server::start(&place, &["--state", "state-1"]);
+    let two = Server::start(&place, &["--state", "state-2", "-r", "other"]);
+    let both = ["--state", "state-3", "-r", &one.url, "-r", &two.url];
+    let front = Server::start(&place, &both);
+    let ask = |words: &[&str], places: &[&str]| {
+        let mut command = place.command(words);
+        places.iter().for_each(|place| drop(command.args(["-r", place])));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{words:?} {places:?}: {}", text(&output.stderr));
+        output.stdout
+    };
+    for words in [
+        &["search", "--count", "udp port 53"][..],
+        &["search", "--count", "--json", "tcp[20:4] = 0x47455420"],
+        &["search", "-c", "50", "icmp or arp"],
+        &["search", "--csv", "-c", "9", "tcp"],
+        &["top", "src", "-n", "20", "udp"],
+        &["top", "port", "--by", "bytes", "--json"],
+        &["hist", "--csv", "tcp"],
+        &["flows", "-n", "0", "--sort", "start", "udp port 53"],
+        &["extract", "-w", "-", "vlan and tcp"],
+    ] {
+        // Paths are those of the server.
+        let plain = |bytes: Vec<u8>| text(&bytes).replace("../", "");
+        assert_eq!(plain(ask(words, &[&one.url])), plain(ask(words, &["archive"])), "{words:?}");
+        if words[0] != "extract" && !words.contains(&"--csv") {
+            let expected = plain(ask(words, &["archive", "other"]));
+            assert_eq!(plain(ask(words, &[&front.url])), expected, "{words:?}");
+        }
+    }
+    let read = |bytes: Vec<u8>| {
+        std::fs::write(place.path("read.pcapng"), bytes).unwrap();
+        let mut tcpdump = Command::new("tcpdump");
+        let output =
+            tcpdump.args(["-tt", "-nn", "-x", "-r"]).arg(place.path("read.pcapng")).output();
+        output.unwrap().stdout
+    };
+    let words = ["extract", "-w", "-", "udp"];
+    let merged = read(ask(&words, &["archive", "other"]));
+    assert!(merged.len() > 10_000);
+    assert!(read(ask(&words, &[&front.url])) == merged);
+    for words in [&["explain", "udp port 53"][..], &["info", "--segments"]] {
+        assert!(text(&ask(words, &[&front.url])).len() > 100, "{words:?}");
+    }
+    // One of them goes: the rest is right, and it is named.
+    let url = two.url.clone();
+    drop(two);
+    let output = place.command(&["search", "--count", "-r", &front.url, "udp"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(output.stdout, ask(&["search", "--count", "udp"], &["archive"]));
+    assert!(text(&output.stderr).contains(&url), "{}", text(&output.stderr));
+}
+
+#[test]
 fn it_can_change_nothing_but_its_state() {
     let place = Place::new();
     let server = Server::start(&place, &[]);

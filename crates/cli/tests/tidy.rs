@@ -408,6 +408,7 @@ fn crates_depend_only_on_what_they_may() {
                 "sha2",
                 "subtle",
                 "tapdex-answers",
+                "tapdex-client",
                 "tapdex-engine",
                 "tapdex-record",
                 "thiserror",

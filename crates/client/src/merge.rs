@@ -63,24 +63,7 @@ pub struct OfNode<T> {
 
 /// The same answer with another value.
 pub(crate) fn with<T, U>(answer: Answer<T>, value: U) -> Answer<U> {
-    map(answer, |_| value)
-}
-
-fn map<T, U>(answer: Answer<T>, of: impl FnOnce(T) -> U) -> Answer<U> {
-    let Answer { value, complete, incomplete, notes, matched, first, last, .. } = answer;
-    Answer {
-        value: of(value),
-        complete,
-        incomplete,
-        notes,
-        matched,
-        first,
-        last,
-        segments_read: answer.segments_read,
-        segments: answer.segments,
-        seconds: answer.seconds,
-        nodes: answer.nodes,
-    }
+    answer.map(|_| value)
 }
 
 /// What an error says, without the name of the place that it is about.
@@ -122,7 +105,7 @@ pub fn merged<T>(replies: Vec<Reply<T>>, started: Instant) -> Result<Parts<T>, C
             }
         };
         let mut value = None;
-        let mut answer = map(answer, |it| value = Some(it));
+        let mut answer = answer.map(|it| value = Some(it));
         values.extend(value.map(|value| (node.clone(), value)));
         if !is_one {
             for missing in &mut answer.incomplete {

@@ -101,27 +101,32 @@ pub fn enter(needs: &Needs) -> Entered {
     Entered { seccomp, landlock }
 }
 
-/// Gives up writing anywhere but in these folders, running other programs, and connections of TCP
-/// but those that are open, for good: what a server needs that only reads an archive. Captures may
-/// lie anywhere, so anything that could be read before still can.
+/// Gives up writing anywhere but in these folders, running other programs, listening at other ports
+/// and, unless it has to ask other servers (`connects`), connections to others, for good: what a
+/// server does not need that only reads an archive. Captures may lie anywhere, so anything that
+/// could be read before still can.
 ///
 /// Must be called while there is only one thread, and after [`no new privileges`] was set. It is no
 /// error if the kernel lacks a part of it.
 ///
 /// [`no new privileges`]: crate::privileges
-pub fn enter_reading(writable: &[&Path]) -> Layer {
-    match restrict_writing(writable) {
+pub fn enter_reading(writable: &[&Path], connects: bool) -> Layer {
+    match restrict_writing(writable, connects) {
         Ok(status) => landlock_layer(&status),
         Err(error) => Layer::new(false, error.to_string()),
     }
 }
 
-fn restrict_writing(writable: &[&Path]) -> Result<RestrictionStatus, RulesetError> {
+fn restrict_writing(writable: &[&Path], connects: bool) -> Result<RestrictionStatus, RulesetError> {
+    let ports = match connects {
+        true => AccessNet::BindTcp.into(),
+        false => AccessNet::from_all(LANDLOCK),
+    };
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(LANDLOCK))?
-        .handle_access(AccessNet::from_all(LANDLOCK))?
+        .handle_access(ports)?
         .scope(BitFlags::from(Scope::Signal) | Scope::AbstractUnixSocket)?
         .create()?;
     if let Ok(all) = PathFd::new("/") {

@@ -17,6 +17,7 @@ mod openapi;
 mod params;
 mod pipe;
 mod questions;
+mod source;
 mod streams;
 mod suggest;
 
@@ -33,7 +34,6 @@ use axum::response::IntoResponse;
 use axum::routing::{any, get};
 use http_body_util::{BodyExt, Limited};
 use tapdex_answers::deliver::now_ns;
-use tapdex_engine::archive::Archive;
 use tapdex_record::metrics::{Exposition, Histogram};
 
 use crate::audit::Audit;
@@ -46,6 +46,9 @@ use params::Params;
 
 pub use identity::Peer;
 pub use openapi::document as openapi_document;
+pub use questions::value_text;
+pub use source::Source;
+pub use streams::file_name;
 
 /// The longest body of a request: a question with a list of some hundred thousand addresses.
 const BODY_LEN_MAX: usize = 16 << 20;
@@ -89,7 +92,7 @@ impl Default for Settings {
 /// Everything that requests share.
 #[derive(Debug)]
 pub struct App {
-    archive: Archive,
+    source: Source,
     door: Door,
     audit: Audit,
     jobs: Jobs,
@@ -124,9 +127,9 @@ pub enum AppError {
 }
 
 impl App {
-    /// Serves an archive to those whom `door` lets in.
+    /// Serves an archive, or what other servers have, to those whom `door` lets in.
     pub fn new(
-        archive: Archive,
+        source: Source,
         door: Door,
         audit: Audit,
         jobs: Jobs,
@@ -144,7 +147,7 @@ impl App {
         drop(heavy.build_global());
         let sizes = LaneSizes { light: 2 * cores, heavy: cores.max(2), waiting: 4_096 };
         Ok(Arc::new(Self {
-            archive,
+            source,
             door,
             audit,
             jobs,

@@ -18,7 +18,7 @@ use tapdex_engine::traffic::{Profile, Traffic};
 use tapdex_server::audit::{AUDIT_NAME, Audit, verify};
 use tapdex_server::door::tokens::{NewToken, Tokens};
 use tapdex_server::door::{Door, WhenEmpty};
-use tapdex_server::http::{App, Settings, openapi_document, router};
+use tapdex_server::http::{App, Settings, Source, openapi_document, router};
 use tapdex_server::jobs::{JobLimits, Jobs};
 use tapdex_server::listen::{Connections, serve};
 use tapdex_server::state::State;
@@ -56,7 +56,8 @@ impl Server {
         let audit = Audit::open(&state, 0).unwrap();
         let settings = Settings { is_open: door.is_open(), ..settings };
         let (jobs, unfinished) = Jobs::open(&state, JobLimits::default(), 0).unwrap();
-        let app = App::new(archive, door, audit, jobs, settings).unwrap();
+        let app =
+            App::new(Source::Archive(Box::new(archive)), door, audit, jobs, settings).unwrap();
         let stop = Arc::new(Notify::new());
         let (sender, receiver) = std::sync::mpsc::channel();
         let (served, stopped) = (Arc::clone(&app), Arc::clone(&stop));

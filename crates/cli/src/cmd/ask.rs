@@ -14,7 +14,7 @@ use tapdex_client::http::Server;
 use tapdex_client::nodes::{Nodes, Options};
 use tapdex_engine::archive::{Archive, Segment};
 use tapdex_engine::query::filter::Syntax;
-use tapdex_engine::query::{Query, SearchError};
+use tapdex_engine::query::{Query, SearchError, Value};
 use tapdex_engine::time::{TimeRange, format_time, parse_time};
 
 use super::missing::{self, AllowArg};
@@ -110,8 +110,30 @@ impl PlacesArg {
         }
     }
 
+    /// The folder or the address, if it is a single one.
+    pub(crate) fn single(&self) -> Option<&Path> {
+        match self.archives.as_slice() {
+            [single] => Some(single),
+            _ => None,
+        }
+    }
+
+    /// Whether servers are among them.
+    pub(crate) fn has_servers(&self) -> bool {
+        self.archives.iter().any(|place| is_address(place))
+    }
+
     /// The same, whatever they are.
     pub(crate) fn nodes(&self) -> anyhow::Result<Nodes> {
+        self.nodes_shown(shown_packets, top::shown)
+    }
+
+    /// The same, with other texts for captures and for values.
+    pub(crate) fn nodes_shown(
+        &self,
+        file: fn(&Segment) -> String,
+        value: fn(&Value) -> String,
+    ) -> anyhow::Result<Nodes> {
         let mut credentials = Sources::of_user();
         credentials.token_file.clone_from(&self.token_file);
         credentials.ca.clone_from(&self.ca);
@@ -119,8 +141,8 @@ impl PlacesArg {
             credentials,
             timeout: Duration::from_secs(self.timeout),
             reason: self.reason.clone(),
-            file: shown_packets,
-            value: top::shown,
+            file,
+            value,
         };
         answered(Nodes::open(&self.archives, &options))
     }

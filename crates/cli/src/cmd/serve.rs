@@ -12,14 +12,14 @@ use tapdex_engine::archive::Archive;
 use tapdex_record::sandbox;
 use tapdex_server::audit::Audit;
 use tapdex_server::door::{Door, WhenEmpty};
-use tapdex_server::http::{App, Settings, router};
+use tapdex_server::http::{App, Settings, Source, file_name, router, value_text};
 use tapdex_server::jobs::{JobLimits, Jobs};
 use tapdex_server::listen::{Connections, serve};
 use tapdex_server::state::State;
 use tapdex_server::tls::{ClientCertificates, ServerCertificate, Tls};
 use tokio::sync::Notify;
 
-use super::ask::{ArchiveArg, now_ns};
+use super::ask::{PlacesArg, now_ns};
 use super::{CANNOT_WRITE, interrupt, note};
 
 /// Answer questions about an archive over HTTP, to those who may ask.
@@ -35,6 +35,10 @@ use super::{CANNOT_WRITE, interrupt, note};
 ///     tapdex token add --name soc --role extract --expires 90d > soc.token
 ///     tapdex serve -r archive --listen 0.0.0.0:8417 --tls-self-signed --host sensor1.example
 ///
+/// With several -r, folders or other servers, the server stands in front of them and answers as one:
+///
+///     tapdex serve -r https://sensor1.example:8417 -r https://sensor2.example:8417
+///
 /// A self-signed certificate is made once and kept; its fingerprint is printed, so that clients can
 /// check it. The API is described at /openapi.json; there are /metrics for Prometheus, /healthz and
 /// /readyz. POST /query is Stenographer's.
@@ -48,7 +52,7 @@ use super::{CANNOT_WRITE, interrupt, note};
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(flatten)]
-    archive: ArchiveArg,
+    places: PlacesArg,
     /// Address to listen at; port 0 is any free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8417")]
     listen: SocketAddr,
@@ -127,7 +131,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
          --tls-key; or listen at 127.0.0.1",
         args.listen
     );
-    let archive = Archive::open(args.archive.folder()?)?;
+    let places = &args.places;
+    let source = match places.single().filter(|_| !places.has_servers()) {
+        Some(folder) => Source::Archive(Box::new(Archive::open(folder)?)),
+        None => Source::Nodes(Box::new(places.nodes_shown(file_name, value_text)?)),
+    };
     let folder = match &args.state {
         Some(folder) => folder.clone(),
         None => State::default_path()?,
@@ -138,7 +146,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let door = Door::open(&state, when_empty)?;
     let audit = Audit::open(&state, now_ns())?;
     let is_open = door.is_open();
-    let name = archive.folder().file_name().map(|name| name.to_string_lossy().into_owned());
+    let folder = places.single().and_then(|place| place.canonicalize().ok());
+    let name = folder.and_then(|folder| Some(folder.file_name()?.to_string_lossy().into_owned()));
     let settings = Settings {
         name: args.name.clone().or(name).unwrap_or_else(|| "archive".to_owned()),
         streams: args.streams,
@@ -157,12 +166,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     listener.set_nonblocking(true).context("cannot listen")?;
     if !args.no_sandbox {
         rustix::thread::set_no_new_privs(true).context("cannot give up privileges")?;
-        let layer = sandbox::enter_reading(&[state.path()]);
+        let layer = sandbox::enter_reading(&[state.path()], places.has_servers());
         if !layer.holds {
             note(&format!("sandbox: {}; --no-sandbox does without it", layer.text));
         }
     }
-    let app = App::new(archive, door, audit, jobs, settings)?;
+    let app = App::new(source, door, audit, jobs, settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start threads")?;
     let stop = Arc::new(Notify::new());

@@ -6,6 +6,7 @@ use axum::response::IntoResponse;
 use serde::Serialize;
 use tapdex_answers::ask::AskError;
 use tapdex_answers::question::QuestionError;
+use tapdex_client::ClientError;
 use tapdex_engine::query::SearchError;
 
 use crate::door::Refusal;
@@ -141,6 +142,20 @@ impl From<SearchError> for ApiError {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, text).with_hint(hint)
             }
             // Paths of the server are nobody's business outside.
+            _ => Self::failed(),
+        }
+    }
+}
+
+impl From<ClientError> for ApiError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Ask(error) => error.into(),
+            ClientError::Cancelled => SearchError::Cancelled.into(),
+            // Of what is served, nothing has answered; who that is, is known to whoever asks.
+            error @ (ClientError::Nobody(_) | ClientError::Server { .. }) => {
+                Self::new(StatusCode::BAD_GATEWAY, tapdex_engine::chain(&error))
+            }
             _ => Self::failed(),
         }
     }

@@ -8,8 +8,9 @@ use axum::body::Body;
 use axum::http::Response;
 use serde::Serialize;
 use tapdex_answers::deliver::packet_id;
-use tapdex_answers::inventory::{Inventory, recorder};
+use tapdex_answers::inventory::recorder;
 use tapdex_answers::lines::{Packet, Recorder};
+use tapdex_engine::archive::Archive;
 use tapdex_engine::fields::NAMES;
 use tapdex_engine::packet::Headers;
 use tapdex_engine::query::Query;
@@ -74,17 +75,10 @@ pub(super) async fn answer(
     drop(params.text("reason"));
     params.finish()?;
     let (time, who) = (app.settings.answer_time, identity.name().to_owned());
-    within(app, Weight::Light, &who, time, turn, move |app, _| match endpoint {
+    within(app, Weight::Light, &who, time, turn, move |app, control| match endpoint {
         Endpoint::Segments => {
-            let name = app.settings.name.clone();
-            let inventory = Inventory::new(&app.archive, name, file_name);
-            let mut inventory = inventory.map_err(|_| ApiError::failed())?;
-            for segment in &mut inventory.segments {
-                // Folders of the server are nobody's business outside.
-                let path = std::path::Path::new(&segment.segment);
-                let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-                segment.segment = name.unwrap_or_default();
-            }
+            let inventory = app.source.inventory(&app.settings.name, control);
+            let inventory = inventory.map_err(ApiError::from)?;
             Ok(json(&inventory))
         }
         Endpoint::Status => {
@@ -93,7 +87,7 @@ pub(super) async fn answer(
                 node: app.settings.name.clone(),
                 version: env!("CARGO_PKG_VERSION"),
                 role: identity.role().name().to_owned(),
-                recorder: whole.then(|| recorder(&app.archive)).flatten(),
+                recorder: app.source.archive().filter(|_| whole).and_then(recorder),
             }))
         }
         Endpoint::Fields => Ok(json(&fields())),
@@ -112,7 +106,7 @@ fn fields() -> Vec<FieldLine> {
 }
 
 fn interfaces(app: &App) -> Result<Response<Body>, ApiError> {
-    let survey = app.archive.survey(TimeRange::ALL).map_err(|_| ApiError::failed())?;
+    let survey = of_one(app)?.survey(TimeRange::ALL).map_err(|_| ApiError::failed())?;
     let mut counts: BTreeMap<InterfaceLine, u64> = BTreeMap::new();
     for segment in &survey.segments {
         for interface in &segment.note().layout.interfaces {
@@ -127,6 +121,12 @@ fn interfaces(app: &App) -> Result<Response<Body>, ApiError> {
     Ok(json(&counts.into_keys().collect::<Vec<_>>()))
 }
 
+/// The archive, if there is a single one.
+fn of_one(app: &App) -> Result<&Archive, ApiError> {
+    let text = "this server stands in front of others; ask the one that has the packets";
+    app.source.archive().ok_or_else(|| ApiError::not_found(text))
+}
+
 /// A packet by its id: that of its segment, and its number there.
 fn packet(
     app: &App,
@@ -137,7 +137,7 @@ fn packet(
     let missing = || ApiError::not_found("there is no such packet, or you may not see it");
     let number = id.rsplit_once(':').and_then(|(_, number)| number.parse::<u32>().ok());
     let number = number.ok_or_else(missing)?;
-    let survey = app.archive.survey(TimeRange::ALL).map_err(|_| ApiError::failed())?;
+    let survey = of_one(app)?.survey(TimeRange::ALL).map_err(|_| ApiError::failed())?;
     let segment = survey.segments.iter().find(|segment| packet_id(segment, number) == id);
     let segment = segment.ok_or_else(missing)?;
     if u64::from(number) >= segment.note().records {
@@ -188,7 +188,8 @@ fn sha256_of(bytes: &[u8]) -> String {
 
 /// The numbers of the recorder, if there is one.
 pub(super) fn recorder_metrics(app: &App) -> String {
-    match Status::read(&app.archive).filter(|_| Status::is_running(&app.archive)) {
+    let running = app.source.archive().filter(|archive| Status::is_running(archive));
+    match running.and_then(Status::read) {
         Some(status) => status.exposition(&Histogram::new(&[])),
         None => String::new(),
     }

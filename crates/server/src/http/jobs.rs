@@ -3,14 +3,13 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use axum::response::IntoResponse;
-use tapdex_answers::ask::Ask;
+use tapdex_answers::ask::Answer;
 use tapdex_answers::capture::Limits;
-use tapdex_answers::deliver::{self, Delivery, now_ns};
+use tapdex_answers::deliver::{Delivered, Delivery, now_ns};
 use tapdex_answers::question::Question;
 use tapdex_engine::capture::FileFormat;
 use tapdex_engine::query::Control;
@@ -21,7 +20,8 @@ use super::error::ApiError;
 use super::identity::{forced, is_limited};
 use super::params::shown;
 use super::pipe::{End, pipe};
-use super::streams::{append, count_stream, limit, reason, told};
+use super::source::AskSource;
+use super::streams::{Watch, append, count_stream, limit, reason, told};
 use super::{App, Asked, Endpoint, json};
 use crate::audit::{Entry, Question as Audited};
 use crate::door::roles::May;
@@ -223,10 +223,9 @@ fn run(app: &Arc<App>, job: &Job, identity: &Identity) {
     drop(app.jobs.end(&job.id, outcome, now_ns()));
 }
 
-type Extracted = (tapdex_answers::ask::Answer<deliver::Delivered>, u64, String);
+type Extracted = (Answer<Delivered>, u64, String);
 
 fn extract(app: &Arc<App>, job: &Job, identity: &Identity) -> Result<Extracted, String> {
-    let started = Instant::now();
     let role = identity.role();
     let order = &job.order;
     let query = forced(role, &order.question, now_ns()).map_err(|error| error.text().to_owned())?;
@@ -235,8 +234,8 @@ fn extract(app: &Arc<App>, job: &Job, identity: &Identity) -> Result<Extracted, 
     let failed = |_| "the result cannot be written".to_owned();
     let file = app.jobs.begin(&job.id, &control).map_err(failed)?;
     let mut file = file.ok_or_else(|| "it was deleted".to_owned())?;
-    let ask = Ask::new(&app.archive, &query).with_control(&control);
-    let ask = if limited { ask.nothing_beyond() } else { ask };
+    let (source, query, control) = (&app.source, &query, &control);
+    let ask = AskSource { source, query, control, is_limited: limited };
     let limits = role.limits();
     let delivery = Delivery {
         format: format_of(&order.format).unwrap_or(FileFormat::Pcapng),
@@ -248,25 +247,17 @@ fn extract(app: &Arc<App>, job: &Job, identity: &Identity) -> Result<Extracted, 
         follow: false,
         statistics: !limited,
     };
-    let is_late = || limits.time.is_some_and(|most| started.elapsed() > most);
-    let is_refused = || app.door.recheck(identity, now_ns()).is_err();
-    let checked = std::cell::Cell::new(Instant::now());
-    let stop = || {
-        let is_time = checked.get().elapsed().as_secs() >= 1;
-        if is_time {
-            checked.set(Instant::now());
-        }
-        control.is_cancelled() || app.is_stopping() || is_late() || (is_time && is_refused())
-    };
-    let answer = deliver::capture(&ask, &delivery, &mut file, &stop).map_err(|e| told(&e))?;
+    let watch = Watch::new(app, identity, limits.time);
+    let stop = || watch.is_over() || control.is_cancelled();
+    let answer = ask.capture(&delivery, &mut file, &stop).map_err(|error| told(&error))?;
     // It was told to stop in the middle: a part is no result.
     if control.is_cancelled() || app.is_stopping() {
         return Err("it was stopped".to_owned());
     }
-    if is_late() {
+    if watch.is_late() {
         return Err("it took longer than it may".to_owned());
     }
-    if is_refused() {
+    if watch.is_refused() {
         return Err("not allowed any more".to_owned());
     }
     let (bytes, sha256) = file.finish().map_err(|_| "the result cannot be written".to_owned())?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
-use tapdex_answers::ask::{Ask, SpanLen};
+use tapdex_answers::ask::SpanLen;
 use tapdex_answers::lines::By;
 use tapdex_engine::fields::{self, Name};
 use tapdex_engine::query::{Control, FlowOrder, Query, Value};
@@ -13,6 +13,7 @@ use tapdex_engine::query::{Control, FlowOrder, Query, Value};
 use super::error::ApiError;
 use super::identity::{forced, is_limited};
 use super::params::{Params, shown};
+use super::source::AskSource;
 use super::{App, Asked, Endpoint, json};
 use crate::door::Turn;
 use crate::lanes::Weight;
@@ -125,7 +126,7 @@ fn span(params: &mut Params) -> Result<SpanLen, ApiError> {
 }
 
 /// A value for people; nobody outside needs to know where captures are.
-pub(super) fn value_text(value: &Value) -> String {
+pub fn value_text(value: &Value) -> String {
     match value {
         Value::UnnamedInterface { capture, number } => {
             let name = capture.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -160,15 +161,13 @@ pub(super) async fn answer(
         .time
         .map_or(app.settings.answer_time, |time| Duration::min(time, app.settings.answer_time));
     within(app, weight, identity.name(), time, turn, move |app, control| {
-        let ask = Ask::new(&app.archive, &query).with_control(control);
-        let ask = if limited { ask.nothing_beyond() } else { ask };
+        let (source, query) = (&app.source, &query);
+        let ask = AskSource { source, query, control, is_limited: limited };
         Ok(match &kind {
             Kind::Count => json(&ask.count()?),
-            Kind::Top { names, by, most } => json(&ask.top(names, *by, *most, value_text)?),
+            Kind::Top { names, by, most } => json(&ask.top(names, *by, *most)?),
             Kind::Histogram(len) => json(&ask.histogram(*len)?),
-            Kind::Flows { order, most, whole } => {
-                json(&ask.flows(*order, *most, *whole, |_| {})?)
-            }
+            Kind::Flows { order, most, whole } => json(&ask.flows(*order, *most, *whole)?),
             Kind::Explain => json(&ask.explain()?),
         })
     })

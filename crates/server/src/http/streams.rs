@@ -2,26 +2,28 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use tapdex_answers::ask::{Answer, Ask};
+use tapdex_answers::ask::Answer;
 use tapdex_answers::capture::Limits;
-use tapdex_answers::deliver::{self, DeliverError, Delivered, Delivery, now_ns};
+use tapdex_answers::deliver::{DeliverError, Delivered, Delivery, now_ns};
 use tapdex_answers::json;
 use tapdex_answers::lines::Packet;
 use tapdex_answers::question::Question;
+use tapdex_client::ClientError;
 use tapdex_engine::archive::Segment;
 use tapdex_engine::capture::FileFormat;
-use tapdex_engine::query::{Control, Query};
+use tapdex_engine::query::{Control, Query, SearchError};
 
 use super::answers::{Outcome, owner};
 use super::error::ApiError;
 use super::identity::{forced, is_limited, name};
 use super::params::shown;
 use super::pipe::{End, Sink, Source, pipe};
+use super::source::AskSource;
 use super::{App, Asked, Endpoint};
 use crate::audit::{Entry, Question as Audited};
 use crate::door::{Identity, Turn};
@@ -30,7 +32,7 @@ use crate::lanes::{Place, Weight, give_way};
 /// With at most this many packets, a question that the index answers is a light one.
 const LIGHT_PACKETS: u64 = 1_000;
 /// How often it is checked whether somebody who takes a stream still may.
-const RECHECK: Duration = Duration::from_secs(1);
+const RECHECK_MS: u64 = 1_000;
 /// How often a stream without packets shows that it is alive.
 const ALIVE: Duration = Duration::from_secs(1);
 /// The longest text of a reason.
@@ -319,26 +321,18 @@ struct Work {
 
 impl Work {
     fn run(self, stream: &Stream, source: Source, place: Place) {
-        let started = Instant::now();
-        let recheck = std::cell::Cell::new(Instant::now());
-        let refused = std::cell::Cell::new(false);
-        let stop = || {
-            let is_late = stream.time.is_some_and(|most| started.elapsed() > most);
-            if recheck.get().elapsed() > RECHECK {
-                recheck.set(Instant::now());
-                refused.set(self.app.door.recheck(&stream.identity, now_ns()).is_err());
-            }
-            is_late || refused.get() || self.app.is_stopping() || self.control.is_cancelled()
-        };
+        let watch = Watch::new(&self.app, &stream.identity, stream.time);
+        let stop = || watch.is_over() || self.control.is_cancelled();
         let mut target = Target { source, place: Some(place), work: &self, stream };
         let delivered = self.deliver(stream, &mut target, &stop);
         let Target { mut source, place, .. } = target;
         drop(place);
-        let late = stream.time.is_some_and(|most| started.elapsed() > most);
         let delivered = match delivered {
             // It was told to stop in the middle: a part, which must not be taken for all.
-            Ok(_) if refused.get() => Err("not allowed any more".to_owned()),
-            Ok(_) if !stream.follow && late => Err("it took longer than it may".to_owned()),
+            Ok(_) if watch.is_refused() => Err("not allowed any more".to_owned()),
+            Ok(_) if !stream.follow && watch.is_late() => {
+                Err("it took longer than it may".to_owned())
+            }
             Ok(_) if !stream.follow && self.app.is_stopping() => {
                 Err("the server was stopped".to_owned())
             }
@@ -401,10 +395,14 @@ impl Work {
         &self,
         stream: &Stream,
         target: &mut Target<'_>,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Answer<Delivered>, DeliverError> {
-        let ask = Ask::new(&self.app.archive, &stream.query).with_control(&self.control);
-        let ask = if stream.is_limited { ask.nothing_beyond() } else { ask };
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Answer<Delivered>, ClientError> {
+        let ask = AskSource {
+            source: &self.app.source,
+            query: &stream.query,
+            control: &self.control,
+            is_limited: stream.is_limited,
+        };
         match stream.form {
             Form::Capture { format, whole, statistics } => {
                 let delivery = Delivery {
@@ -414,7 +412,7 @@ impl Work {
                     follow: stream.follow,
                     statistics,
                 };
-                deliver::capture(&ask, &delivery, target, stop)
+                ask.capture(&delivery, target, stop)
             }
             Form::Lines => {
                 let mut alive = Instant::now();
@@ -434,26 +432,63 @@ impl Work {
                     }
                     Ok(true)
                 };
-                let most = stream.limits.packets;
-                deliver::packets(&ask, most, stream.follow, &file_name, &mut each, stop)
+                ask.packets(stream.limits.packets, stream.follow, &mut each, stop)
             }
         }
     }
 }
 
 /// The capture of a segment, for those outside: nobody there needs to know its folder.
-pub(super) fn file_name(segment: &Segment) -> String {
+pub fn file_name(segment: &Segment) -> String {
     let path = segment.sealed_packet_path();
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// What a client is told of an error.
-pub(super) fn told(error: &DeliverError) -> String {
+pub(super) fn told(error: &ClientError) -> String {
     match error {
-        DeliverError::Search(tapdex_engine::query::SearchError::Archive(_)) => {
+        ClientError::Archive(_)
+        | ClientError::Deliver(DeliverError::Search(SearchError::Archive(_))) => {
             "the archive cannot be read; the server's log says why".to_owned()
         }
         error => tapdex_engine::chain(error),
+    }
+}
+
+/// Whether somebody may still have what is being made for them.
+pub(super) struct Watch<'a> {
+    app: &'a App,
+    identity: &'a Identity,
+    started: Instant,
+    time: Option<Duration>,
+    /// Milliseconds after the start when it was checked last.
+    checked_ms: AtomicU64,
+    refused: AtomicBool,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(app: &'a App, identity: &'a Identity, time: Option<Duration>) -> Self {
+        let (checked_ms, refused) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { app, identity, started: Instant::now(), time, checked_ms, refused }
+    }
+
+    /// Whether it has to end: its time is up, its token was revoked, or the server stops.
+    pub(super) fn is_over(&self) -> bool {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if now.saturating_sub(self.checked_ms.load(Ordering::Relaxed)) > RECHECK_MS {
+            self.checked_ms.store(now, Ordering::Relaxed);
+            let refused = self.app.door.recheck(self.identity, now_ns()).is_err();
+            self.refused.store(refused, Ordering::Relaxed);
+        }
+        self.is_late() || self.is_refused() || self.app.is_stopping()
+    }
+
+    pub(super) fn is_late(&self) -> bool {
+        self.time.is_some_and(|most| self.started.elapsed() > most)
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 }
 
