@@ -465,6 +465,9 @@ impl Audit {
 
     /// Appends a line, and returns its number once it is on the disk. On an error nothing may be
     /// given out: it would not be written down.
+    ///
+    /// This waits for the disk twice, one caller after the other, so it is not for a thread that
+    /// others wait for.
     pub fn append(&self, entry: &Entry, now_ns: u64) -> Result<u64, AuditError> {
         let mut inner = lock(&self.inner);
         if inner.stopped {
