@@ -187,6 +187,9 @@ pub struct Entry {
     /// Whether the answer has all that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub complete: Option<bool>,
+    /// How many refusals before this one were not written down, if some were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<u64>,
     /// How it went: `started`, `done`, `refused`, `failed`, `left` if the client went away.
     pub outcome: String,
 }
@@ -216,6 +219,7 @@ impl Entry {
             bytes: None,
             sha256: None,
             complete: None,
+            left_out: None,
             outcome: outcome.to_owned(),
         }
     }
@@ -353,6 +357,7 @@ impl Head {
 pub struct Audit {
     path: PathBuf,
     inner: Mutex<Inner>,
+    refusals: Mutex<Refusals>,
     _lock: Lock,
 }
 
@@ -389,7 +394,12 @@ impl Audit {
         let log = state.open_to_write(AUDIT_NAME)?;
         let head_file = state.open_to_write(HEAD_NAME)?;
         let inner = Inner { log, head_file, head, stopped: false };
-        let audit = Self { path: path.clone(), inner: Mutex::new(inner), _lock: held };
+        let audit = Self {
+            path: path.clone(),
+            inner: Mutex::new(inner),
+            refusals: Mutex::default(),
+            _lock: held,
+        };
         audit.mend(now_ns)?;
         Ok(audit)
     }
@@ -465,6 +475,9 @@ impl Audit {
 
     /// Appends a line, and returns its number once it is on the disk. On an error nothing may be
     /// given out: it would not be written down.
+    ///
+    /// This waits for the disk twice, one caller after the other, so it is not for a thread that
+    /// others wait for.
     pub fn append(&self, entry: &Entry, now_ns: u64) -> Result<u64, AuditError> {
         let mut inner = lock(&self.inner);
         if inner.stopped {
@@ -476,6 +489,21 @@ impl Audit {
         let (text, hash) = line.map_err(write)?;
         self.write(&mut inner, &text, bytes, Head { seq: seq + 1, hash, bytes })?;
         Ok(seq + 1)
+    }
+
+    /// Appends a line about somebody who was refused, unless there were many in the last minute:
+    /// whoever is not let in must not be able to fill the disk, or to keep the log from others.
+    /// Those that are left out are counted by the next line.
+    pub fn append_refusal(&self, entry: &Entry, now_ns: u64) -> Result<Option<u64>, AuditError> {
+        let left_out = match lock(&self.refusals).is_one_more(now_ns) {
+            None => return Ok(None),
+            Some(left_out) => (left_out > 0).then_some(left_out),
+        };
+        let written = self.append(&Entry { left_out, ..entry.clone() }, now_ns);
+        if written.is_err() {
+            lock(&self.refusals).left_out += left_out.unwrap_or(0) + 1;
+        }
+        written.map(Some)
     }
 
     /// Writes at the end of the log, and then its head.
@@ -512,6 +540,36 @@ impl Audit {
     pub fn last(&self) -> (u64, String) {
         let head = lock(&self.inner).head;
         (head.seq, hex(&head.hash))
+    }
+}
+
+/// Refusals that are written down in a minute.
+const REFUSALS_MAX: u32 = 60;
+const MINUTE_NS: u64 = 60_000_000_000;
+
+/// The refusals of a minute.
+#[derive(Debug, Default)]
+struct Refusals {
+    /// When the minute began.
+    since_ns: u64,
+    /// How many were written down in it.
+    written: u32,
+    left_out: u64,
+}
+
+impl Refusals {
+    /// Whether one more is written down; then, how many were left out before it.
+    fn is_one_more(&mut self, now_ns: u64) -> Option<u64> {
+        // A clock that was set back begins another minute, too.
+        if now_ns.abs_diff(self.since_ns) >= MINUTE_NS {
+            (self.since_ns, self.written) = (now_ns, 0);
+        }
+        if self.written >= REFUSALS_MAX {
+            self.left_out += 1;
+            return None;
+        }
+        self.written += 1;
+        Some(std::mem::take(&mut self.left_out))
     }
 }
 

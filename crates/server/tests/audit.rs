@@ -443,7 +443,7 @@ fn what_others_append_is_no_crash() {
     };
     let copy = [place.lines()[0].as_bytes(), b"\n"].concat();
     let huge = [b"x".repeat(1_000_000), b"\n".to_vec()].concat();
-    // Sound lines that no crash leaves there: before a torn one, or behind one that they do not tell.
+    // Sound lines that no crash leaves there: before a torn one, or behind one they do not tell of.
     let next = next_line(3);
     let before = [next.as_slice(), b"{\"seq\":5,"].concat();
     let copied = [copy.as_slice(), b"{\"seq\":5,"].concat();
@@ -466,6 +466,31 @@ fn what_others_append_is_no_crash() {
     }
     fs::write(place.log(), &good).unwrap();
     place.audit();
+}
+
+#[test]
+fn whoever_is_refused_cannot_fill_the_log() {
+    let place = Place::new();
+    let audit = place.audit();
+    let refused = Entry::stranger(far(), "door", "refused");
+    let append = |now| audit.append_refusal(&refused, now).unwrap();
+    let written = (0..1_000).filter(|_| append(NOW).is_some()).count();
+    assert_eq!((written, audit.last().0), (60, 60));
+    assert_eq!(append(NOW + 60 * SECOND - 1), None);
+    // What is given out is written down meanwhile.
+    assert_eq!(audit.append(&entry(1), NOW).unwrap(), 61);
+    // The next minute tells of those before, once; so does a clock that was set back.
+    assert_eq!(append(NOW + 60 * SECOND), Some(62));
+    assert_eq!(append(NOW + 60 * SECOND), Some(63));
+    assert_eq!(append(NOW - 60 * SECOND), Some(64));
+    let lines = place.lines();
+    let left_out = |line: u64| {
+        let line = &lines[usize::try_from(line - 1).unwrap()];
+        serde_json::from_str::<Value>(line).unwrap()["left_out"].as_u64()
+    };
+    assert_eq!((left_out(1), left_out(60)), (None, None));
+    assert_eq!((left_out(62), left_out(63)), (Some(941), None));
+    place.sound();
 }
 
 #[test]
