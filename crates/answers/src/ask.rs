@@ -299,8 +299,7 @@ impl<'a> Ask<'a> {
         let started = Instant::now();
         let mut answers = self.search()?.count()?;
         let seconds = started.elapsed().as_secs_f64();
-        let mut notes: Vec<String> = differs(self.query).into_iter().collect();
-        notes.extend(answers.behind_tags(self.query).map(tagged));
+        let notes = answers.behind_tags(self.query).map(tagged).into_iter().collect();
         let explain = Explanation::new(self.query, &mut answers, seconds, notes);
         let answer = self.answer(Explained { explain }, &answers, started);
         Ok(Answer { notes: left_out(&answers, self.query), ..answer })
@@ -431,14 +430,13 @@ fn tagged(BehindTags { packets, is_exact }: BehindTags) -> String {
     )
 }
 
-/// What `!=` means in Wireshark's language, if a filter has it.
-fn differs(query: &Query) -> Option<String> {
-    let text = query.text();
-    let differs =
-        text.replace("!==", "").contains("!=") || text.split_whitespace().any(|word| word == "ne");
+/// What `!=` means in Wireshark's language, if a filter that was written like this has it.
+pub fn unequal(text: &str, query: &Query) -> Option<String> {
+    let words = || text.split_whitespace();
+    let has_it = text.replace("!==", "").contains("!=") || words().any(|word| word == "ne");
     let meaning = "with !=, a packet matches that has the field and in which no value of it \
                    equals the one given, as in Wireshark: of ip.addr neither end";
-    (query.filter().syntax() == Syntax::Wireshark && differs).then(|| meaning.to_owned())
+    (query.filter().syntax() == Syntax::Wireshark && has_it).then(|| meaning.to_owned())
 }
 
 #[cfg(test)]

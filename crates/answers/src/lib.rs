@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`ask`] | asks an archive, and gives what is known about the answer with it |
 //! | [`question`] | a filter, its language and times as text, and the query that they make |
-//! | [`lines`] | a type for each kind of line that `--json` prints; `docs/output.md` describes them |
+//! | [`lines`] | a type for each kind of line that `--json` prints |
 //! | [`missing`] | what an answer lacks, summed up by cause |
 //! | [`capture`] | packets as a capture, with their interfaces, the question and statistics |
 //! | [`deliver`] | packets as lines or as a capture, also as they are recorded |

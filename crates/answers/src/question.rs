@@ -13,7 +13,8 @@ use tapdex_engine::time::{TimeRange, format_time, parse_time};
 /// ```
 /// use tapdex_answers::question::Question;
 ///
-/// let question = Question { q: "udp port 53".into(), from: Some("-1h".into()), ..Default::default() };
+/// let (q, from) = ("udp port 53".into(), Some("-1h".into()));
+/// let question = Question { q, from, ..Question::default() };
 /// let query = question.query(7_200_000_000_000)?;
 /// assert_eq!((query.text(), query.times().from_ns), ("udp port 53", 3_600_000_000_000));
 /// # Ok::<(), tapdex_answers::question::QuestionError>(())

@@ -181,6 +181,7 @@ impl Server {
         let timeout = self.timeout;
         Ok(Lines {
             reader: BufReader::with_capacity(1 << 16, patient),
+            hash: Sha256::new(),
             timeout,
             stopper: stopper.clone(),
         })
@@ -491,15 +492,18 @@ pub enum Line {
 
 /// The last line.
 #[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Last {
-    End(Box<Answer<Delivered>>),
-    Error(String),
+struct Last {
+    end: Option<Box<Answer<Delivered>>>,
+    /// Of all lines before.
+    sha256: Option<String>,
+    error: Option<String>,
 }
 
 /// Packets, a line for each.
 pub struct Lines {
     reader: BufReader<Patient>,
+    /// Of the lines so far.
+    hash: Sha256,
     timeout: Duration,
     stopper: Stopper,
 }
@@ -522,17 +526,29 @@ impl Lines {
                 _ => HttpError::Broken("it ended without its last line".to_owned()),
             });
         }
-        let line = line.trim_ascii();
+        let whole = line;
+        let line = whole.trim_ascii();
         let damaged = |error: serde_json::Error| HttpError::Damaged(error.to_string());
         if line.is_empty() {
+            self.hash.update(&whole);
             return Ok(Line::Quiet);
         }
         if line.starts_with(b"{\"end\"") || line.starts_with(b"{\"error\"") {
-            return match serde_json::from_slice(line).map_err(damaged)? {
-                Last::End(answer) => Ok(Line::End(answer)),
-                Last::Error(text) => Err(HttpError::Failed(text)),
-            };
+            let Last { end, sha256, error } = serde_json::from_slice(line).map_err(damaged)?;
+            if let Some(text) = error {
+                return Err(HttpError::Failed(text));
+            }
+            if sha256
+                .is_some_and(|sent| sent.to_ascii_lowercase() != hex(&self.hash.clone().finalize()))
+            {
+                return Err(HttpError::Damaged(
+                    "it is not what was sent: other SHA-256".to_owned(),
+                ));
+            }
+            let missing = || HttpError::Damaged("a last line without an end".to_owned());
+            return end.map(Line::End).ok_or_else(missing);
         }
+        self.hash.update(&whole);
         serde_json::from_slice(line).map(Line::Packet).map_err(damaged)
     }
 }

@@ -5,8 +5,8 @@
 //!              421, 403    401, 403     400               400, 403             429
 //! ```
 //!
-//! Short answers are made in memory ([`questions`]), packets are streams ([`streams`]). Both are made
-//! by threads that may wait for a disk; what serves connections never does.
+//! Short answers are made in memory (`questions.rs`), packets are streams (`streams.rs`). Both are
+//! made by threads that may wait for a disk; what serves connections never does.
 
 mod answers;
 mod error;

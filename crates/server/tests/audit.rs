@@ -443,7 +443,8 @@ fn what_others_append_is_no_crash() {
     };
     let copy = [place.lines()[0].as_bytes(), b"\n"].concat();
     let huge = [b"x".repeat(1_000_000), b"\n".to_vec()].concat();
-    // Sound lines that no crash leaves there: before a torn one, or behind one they do not tell of.
+    // Sound lines that no crash leaves there: before a torn one, or behind one that they do not
+    // tell of.
     let next = next_line(3);
     let before = [next.as_slice(), b"{\"seq\":5,"].concat();
     let copied = [copy.as_slice(), b"{\"seq\":5,"].concat();

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context;
-use tapdex_answers::ask::Ask;
+use tapdex_answers::ask::{Ask, unequal};
 use tapdex_answers::json::Time;
 use tapdex_answers::lines::Explanation;
 use tapdex_client::nodes::Nodes;
@@ -44,7 +44,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Places::Folder(archive) => archive,
         Places::Nodes(nodes) => return explain_all(args, &nodes, &query, out),
     };
-    let answer = searched(Ask::new(&archive, &query).explain())?;
+    let mut answer = searched(Ask::new(&archive, &query).explain())?;
+    let unequal = unequal(&args.question.text(), &query);
+    answer.value.explain.notes.splice(0..0, unequal);
     notes(&answer.notes);
     match args.json {
         true => json::line(out, &answer.value.explain)?,
@@ -61,7 +63,11 @@ fn explain_all(
     query: &Query,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let answer = answered(nodes.ask(query).explain())?;
+    let mut answer = answered(nodes.ask(query).explain())?;
+    let unequal = unequal(&args.question.text(), query);
+    for part in &mut answer.value.explain {
+        part.value.notes.splice(0..0, unequal.clone());
+    }
     notes(&answer.notes);
     for (number, part) in answer.value.explain.iter().enumerate() {
         match (args.json, nodes.len() == 1) {

@@ -35,7 +35,7 @@ use super::{CANNOT_WRITE, interrupt, note};
 ///     tapdex token add --name soc --role extract --expires 90d > soc.token
 ///     tapdex serve -r archive --listen 0.0.0.0:8417 --tls-self-signed --host sensor1.example
 ///
-/// With several -r, folders or other servers, the server stands in front of them and answers as one:
+/// With several -r, folders or other servers, it stands in front of them and answers as one:
 ///
 ///     tapdex serve -r https://sensor1.example:8417 -r https://sensor2.example:8417
 ///
@@ -86,7 +86,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 256)]
     streams: usize,
     /// Disk space for the results of jobs, such as 50G; the oldest go first.
-    #[arg(long, value_name = "SIZE", default_value = "10G", value_parser = super::index::parse_size)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "10G",
+        value_parser = super::index::parse_size
+    )]
     jobs_quota: u64,
     /// How many hours the result of a job is kept.
     #[arg(long, value_name = "N", default_value_t = 24)]

@@ -26,7 +26,7 @@ pub struct Peer {
 }
 
 /// Lets somebody in, or not.
-pub(super) fn admit(app: &App, request: &Request) -> Result<Identity, ApiError> {
+pub(super) fn admit(app: &Arc<App>, request: &Request) -> Result<Identity, ApiError> {
     check_host(app, request)?;
     let peer = peer_of(request);
     let bearer = bearer(request.headers());
@@ -43,9 +43,11 @@ pub(super) fn admit(app: &App, request: &Request) -> Result<Identity, ApiError> 
 }
 
 /// Writes a line of the audit log that no answer depends on.
-fn write(app: &App, entry: &Entry) {
-    // A log that cannot be written stops answers that deliver packets; this is none.
-    drop(app.audit.append(entry, now_ns()));
+fn write(app: &Arc<App>, entry: &Entry) {
+    // A log that cannot be written stops answers that deliver packets; this is none. The thread of
+    // connections does not wait for the disk.
+    let (app, entry) = (Arc::clone(app), entry.clone());
+    drop(tokio::task::spawn_blocking(move || app.audit.append_refusal(&entry, now_ns())));
 }
 
 /// The token of a request.
@@ -91,7 +93,11 @@ fn host_name(host: &str) -> &str {
 }
 
 /// Whether somebody may ask for something.
-pub(super) fn check(app: &App, identity: &Identity, endpoint: Endpoint) -> Result<(), ApiError> {
+pub(super) fn check(
+    app: &Arc<App>,
+    identity: &Identity,
+    endpoint: Endpoint,
+) -> Result<(), ApiError> {
     let needed = match endpoint {
         Endpoint::Packets
         | Endpoint::Live

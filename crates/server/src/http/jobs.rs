@@ -353,8 +353,8 @@ enum Wanted {
     None,
 }
 
-/// What the header `Range` asks for. Several ranges, and what is not understood, are answered by all
-/// of it, as HTTP allows; so is a part of a result that is not the one that was begun.
+/// What the header `Range` asks for. Several ranges, and what is not understood, are answered by
+/// all of it, as HTTP allows; so is a part of a result that is not the one that was begun.
 fn range(headers: &HeaderMap, tag: &str, len: u64) -> Wanted {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if text(header::IF_RANGE).is_some_and(|wanted| wanted != tag) {

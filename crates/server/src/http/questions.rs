@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
-use tapdex_answers::ask::SpanLen;
+use tapdex_answers::ask::{SpanLen, unequal};
 use tapdex_answers::lines::By;
 use tapdex_engine::fields::{self, Name};
 use tapdex_engine::query::{Control, FlowOrder, Query, Value};
@@ -168,7 +168,11 @@ pub(super) async fn answer(
             Kind::Top { names, by, most } => json(&ask.top(names, *by, *most)?),
             Kind::Histogram(len) => json(&ask.histogram(*len)?),
             Kind::Flows { order, most, whole } => json(&ask.flows(*order, *most, *whole)?),
-            Kind::Explain => json(&ask.explain()?),
+            Kind::Explain => {
+                let mut answer = ask.explain()?;
+                answer.value.explain.notes.splice(0..0, unequal(&question.q, query));
+                json(&answer)
+            }
         })
     })
     .await
