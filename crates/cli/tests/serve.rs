@@ -230,7 +230,9 @@ fn a_server_is_searched_like_its_folder_and_stands_in_front_of_others() {
     let front = Server::start(&place, &both);
     let ask = |words: &[&str], places: &[&str]| {
         let mut command = place.command(words);
-        places.iter().for_each(|place| drop(command.args(["-r", place])));
+        for place in places {
+            command.args(["-r", place]);
+        }
         let output = command.output().unwrap();
         assert!(output.status.success(), "{words:?} {places:?}: {}", text(&output.stderr));
         output.stdout
