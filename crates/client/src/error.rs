@@ -257,7 +257,10 @@ pub enum CredentialsError {
         place: String,
     },
     /// A fingerprint is not one.
-    #[error("{}: the fingerprint of {server} is not SHA256: and 64 hexadecimal digits", path.display())]
+    #[error(
+        "{}: the fingerprint of {server} is not SHA256: and 64 hexadecimal digits",
+        path.display()
+    )]
     Fingerprint {
         /// The file.
         path: PathBuf,

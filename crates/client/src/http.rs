@@ -181,6 +181,7 @@ impl Server {
         let timeout = self.timeout;
         Ok(Lines {
             reader: BufReader::with_capacity(1 << 16, patient),
+            hash: Sha256::new(),
             timeout,
             stopper: stopper.clone(),
         })
@@ -489,17 +490,19 @@ pub enum Line {
     End(Box<Answer<Delivered>>),
 }
 
-/// The last line.
+/// The last line: either of the first two.
 #[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Last {
-    End(Box<Answer<Delivered>>),
-    Error(String),
+struct Last {
+    end: Option<Box<Answer<Delivered>>>,
+    error: Option<String>,
+    /// Of the lines before.
+    sha256: Option<String>,
 }
 
 /// Packets, a line for each.
 pub struct Lines {
     reader: BufReader<Patient>,
+    hash: Sha256,
     timeout: Duration,
     stopper: Stopper,
 }
@@ -522,16 +525,23 @@ impl Lines {
                 _ => HttpError::Broken("it ended without its last line".to_owned()),
             });
         }
+        let whole = &line;
         let line = line.trim_ascii();
         let damaged = |error: serde_json::Error| HttpError::Damaged(error.to_string());
+        if line.starts_with(b"{\"end\"") || line.starts_with(b"{\"error\"") {
+            let Last { end, error, sha256 } = serde_json::from_slice(line).map_err(damaged)?;
+            let found = hex(&std::mem::take(&mut self.hash).finalize());
+            return match (end, sha256) {
+                (Some(_), Some(expected)) if !expected.eq_ignore_ascii_case(&found) => {
+                    Err(HttpError::Hash { expected, found })
+                }
+                (Some(answer), _) => Ok(Line::End(answer)),
+                (None, _) => Err(HttpError::Failed(error.unwrap_or_default())),
+            };
+        }
+        self.hash.update(whole);
         if line.is_empty() {
             return Ok(Line::Quiet);
-        }
-        if line.starts_with(b"{\"end\"") || line.starts_with(b"{\"error\"") {
-            return match serde_json::from_slice(line).map_err(damaged)? {
-                Last::End(answer) => Ok(Line::End(answer)),
-                Last::Error(text) => Err(HttpError::Failed(text)),
-            };
         }
         serde_json::from_slice(line).map(Line::Packet).map_err(damaged)
     }
