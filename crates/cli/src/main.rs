@@ -68,9 +68,9 @@ const BUFFER_BYTES: usize = 1 << 16;
 ///
 /// Exit codes: 0 success; 1 no packet matches (with --quiet or --fail-if-empty); 2 bad usage, bad
 /// input, or a requested GPU is not available; 3 a file is damaged or an answer is incomplete; 4 an
-/// I/O error, or a GPU failed; 5 no permission to capture or send packets, or to ask a server; 130 Ctrl-C. Ctrl-C is
-/// the normal way to end record and --follow, which then exit with 0. A reader that closes the pipe
-/// early, such as head, is not an error.
+/// I/O error, or a GPU failed; 5 no permission to capture or send packets, or to ask a server; 130
+/// Ctrl-C. Ctrl-C is the normal way to end record and --follow, which then exit with 0. A reader
+/// that closes the pipe early, such as head, is not an error.
 #[derive(Debug, clap::Parser)]
 #[command(name = "tapdex", version, verbatim_doc_comment)]
 struct Cli {
