@@ -490,19 +490,18 @@ pub enum Line {
     End(Box<Answer<Delivered>>),
 }
 
-/// The last line.
+/// The last line: either of the first two.
 #[derive(Deserialize)]
 struct Last {
     end: Option<Box<Answer<Delivered>>>,
-    /// Of all lines before.
-    sha256: Option<String>,
     error: Option<String>,
+    /// Of the lines before.
+    sha256: Option<String>,
 }
 
 /// Packets, a line for each.
 pub struct Lines {
     reader: BufReader<Patient>,
-    /// Of the lines so far.
     hash: Sha256,
     timeout: Duration,
     stopper: Stopper,
@@ -526,29 +525,24 @@ impl Lines {
                 _ => HttpError::Broken("it ended without its last line".to_owned()),
             });
         }
-        let whole = line;
-        let line = whole.trim_ascii();
+        let whole = &line;
+        let line = line.trim_ascii();
         let damaged = |error: serde_json::Error| HttpError::Damaged(error.to_string());
+        if line.starts_with(b"{\"end\"") || line.starts_with(b"{\"error\"") {
+            let Last { end, error, sha256 } = serde_json::from_slice(line).map_err(damaged)?;
+            let found = hex(&std::mem::take(&mut self.hash).finalize());
+            return match (end, sha256) {
+                (Some(_), Some(expected)) if !expected.eq_ignore_ascii_case(&found) => {
+                    Err(HttpError::Hash { expected, found })
+                }
+                (Some(answer), _) => Ok(Line::End(answer)),
+                (None, _) => Err(HttpError::Failed(error.unwrap_or_default())),
+            };
+        }
+        self.hash.update(whole);
         if line.is_empty() {
-            self.hash.update(&whole);
             return Ok(Line::Quiet);
         }
-        if line.starts_with(b"{\"end\"") || line.starts_with(b"{\"error\"") {
-            let Last { end, sha256, error } = serde_json::from_slice(line).map_err(damaged)?;
-            if let Some(text) = error {
-                return Err(HttpError::Failed(text));
-            }
-            if sha256
-                .is_some_and(|sent| sent.to_ascii_lowercase() != hex(&self.hash.clone().finalize()))
-            {
-                return Err(HttpError::Damaged(
-                    "it is not what was sent: other SHA-256".to_owned(),
-                ));
-            }
-            let missing = || HttpError::Damaged("a last line without an end".to_owned());
-            return end.map(Line::End).ok_or_else(missing);
-        }
-        self.hash.update(&whole);
         serde_json::from_slice(line).map(Line::Packet).map_err(damaged)
     }
 }

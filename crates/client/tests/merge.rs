@@ -115,8 +115,8 @@ proptest! {
                 let names = ["src", "port", "proto", "length", "eth.src", "iface", "frame.len"]
                     .map(|name| fields::for_top(name).unwrap());
                 for most in [2, usize::MAX] {
-                    let both = [&several, &one];
-                    let [top, same] = both.map(|ask| ask.top(&names, by, most).unwrap());
+                    let [top, same] =
+                        [&several, &one].map(|ask| ask.top(&names, by, most).unwrap());
                     prop_assert_eq!(json::text(&top.value), json::text(&same.value));
                 }
             }
@@ -124,8 +124,9 @@ proptest! {
                 let [histogram, same] = [&several, &one].map(|ask| ask.histogram(len).unwrap());
                 prop_assert_eq!(&histogram.value, &same.value);
             }
-            let sizes = [FlowOrder::Bytes, FlowOrder::Packets];
-            for order in sizes.into_iter().chain([FlowOrder::Duration, FlowOrder::Start]) {
+            let orders =
+                [FlowOrder::Bytes, FlowOrder::Packets, FlowOrder::Duration, FlowOrder::Start];
+            for order in orders {
                 // Equal ones may come in another order, so all are compared.
                 let [flows, same] = [&several, &one].map(|ask| {
                     let mut flows = ask.flows(order, usize::MAX, q == "port 8001").unwrap().value;

@@ -200,13 +200,15 @@ fn nobody_there_is_an_error_of_its_own() {
 }
 
 #[test]
-fn a_capture_that_was_changed_is_noticed() {
+fn what_was_changed_on_its_way_is_noticed() {
     let folders = Folders::new();
     let folder = folders.archive("a", &[&made(1, 100)]);
     // In the bytes of a packet, far from what a reader checks.
     let server = Fake::of(&folder, Way::Changed(700));
     let query = query("udp");
     let error = http_error(extracted(&open(&[server.url()]), &query).unwrap_err());
+    assert!(matches!(error, HttpError::Hash { .. }), "{error:?}");
+    let error = http_error(times(&open(&[server.url()]), &query).unwrap_err());
     assert!(matches!(error, HttpError::Hash { .. }), "{error:?}");
     // Among others it is named.
     let other = folders.archive("b", &[&made(2, 10)]);

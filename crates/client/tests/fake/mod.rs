@@ -406,9 +406,16 @@ impl Shared {
                     let half = lines.len() / 2;
                     lines.rotate_left(half);
                 }
-                lines.push(json_of(&json!({"end": answer.unwrap()})));
                 lines.push(Vec::new());
-                lines.join(&b'\n')
+                let mut body = lines.join(&b'\n');
+                let end = json!({"end": answer.unwrap(), "sha256": sha256(&body)});
+                if let Way::Changed(_) = self.way {
+                    let text = String::from_utf8(body).unwrap();
+                    body = text.replacen("10.1.0.1", "10.1.0.2", 1).into_bytes();
+                }
+                body.extend(json_of(&end));
+                body.push(b'\n');
+                body
             }
             "packets" => {
                 let format = match text(&asked, "format").as_str() {
@@ -427,15 +434,17 @@ impl Shared {
                 if self.way == Way::OutOfOrder {
                     bytes = reversed(&bytes);
                 }
-                let sha256: String =
-                    Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-                let sent = json!({"state": "done", "sha256": sha256, "answer": answer});
+                let sent = json!({"state": "done", "sha256": sha256(&bytes), "answer": answer});
                 self.answers.lock().unwrap().insert(id.to_owned(), sent);
                 bytes
             }
             other => panic!("nobody asks for {other}"),
         }
     }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The packets of a capture, the last one first.
