@@ -10,6 +10,7 @@ pub mod door;
 pub mod http;
 pub mod lanes;
 pub mod listen;
+pub mod pcap_over_ip;
 pub mod state;
 pub mod tls;
 

@@ -93,7 +93,9 @@ fn host_name(host: &str) -> &str {
 /// Whether somebody may ask for something.
 pub(super) fn check(app: &App, identity: &Identity, endpoint: Endpoint) -> Result<(), ApiError> {
     let needed = match endpoint {
-        Endpoint::Packets | Endpoint::Live | Endpoint::Stenographer => May::Extract,
+        Endpoint::Packets | Endpoint::Live | Endpoint::Stenographer | Endpoint::PcapOverIp => {
+            May::Extract
+        }
         _ => May::Search,
     };
     identity.check(needed).map_err(|refusal| {
@@ -121,6 +123,7 @@ pub(super) fn name(endpoint: Endpoint) -> &'static str {
         Endpoint::Live => "live",
         Endpoint::Stenographer => "query",
         Endpoint::Packet => "packet",
+        Endpoint::PcapOverIp => "pcap-over-ip",
         _ => "question",
     }
 }

@@ -83,6 +83,8 @@ fn about(
         Endpoint::Fields => ("The fields that packets can be counted by", &[]),
         Endpoint::Interfaces => ("The interfaces that packets came from", &[]),
         Endpoint::Stenographer => ("Stenographer's query: the body is the query", &[]),
+        // Is at no address of the API.
+        Endpoint::PcapOverIp => ("A live capture without a request", &[]),
     }
 }
 
