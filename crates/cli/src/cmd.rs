@@ -14,6 +14,7 @@ pub(crate) mod codec;
 pub(crate) mod completion;
 pub(crate) mod demo;
 pub(crate) mod explain;
+pub(crate) mod extcap;
 pub(crate) mod extract;
 pub(crate) mod flows;
 pub(crate) mod r#gen;

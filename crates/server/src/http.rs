@@ -9,6 +9,7 @@
 //! made by threads that may wait for a disk; what serves connections never does.
 
 mod answers;
+mod blocks;
 mod error;
 mod identity;
 mod inventory;
@@ -34,6 +35,7 @@ use axum::response::IntoResponse;
 use axum::routing::{any, get};
 use http_body_util::{BodyExt, Limited};
 use tapdex_answers::deliver::now_ns;
+use tapdex_answers::question::Question;
 use tapdex_record::metrics::{Exposition, Histogram};
 
 use crate::audit::Audit;
@@ -178,6 +180,16 @@ impl App {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
+    /// How long a client may take nothing of a stream.
+    pub(crate) fn stall_time(&self) -> Duration {
+        self.settings.stall_time
+    }
+
+    /// Counts somebody who gets no answer.
+    pub(crate) fn count_refused(&self) {
+        self.counts.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
     }
@@ -233,6 +245,8 @@ pub(crate) enum Endpoint {
     Job,
     JobResult,
     Stenographer,
+    /// Has no address: see [`live`].
+    PcapOverIp,
 }
 
 /// The addresses of the API.
@@ -396,8 +410,24 @@ async fn answer(
         | Endpoint::Status
         | Endpoint::Fields
         | Endpoint::Interfaces => inventory::answer(app, endpoint, asked, turn).await,
-        Endpoint::Stenographer => Err(method_not_allowed()),
+        Endpoint::Stenographer | Endpoint::PcapOverIp => Err(method_not_allowed()),
     }
+}
+
+/// A capture for whoever has connected without a request: the packets of a question, then others as
+/// they are recorded. Nothing if they may not have it. Whoever `is_vouched` for needs no token.
+pub(crate) async fn live(
+    app: &Arc<App>,
+    peer: SocketAddr,
+    question: &Question,
+    is_vouched: bool,
+) -> Option<Body> {
+    app.counts.requests.fetch_add(1, Ordering::Relaxed);
+    let outcome = streams::over_ip(app, peer, question, is_vouched).await;
+    if outcome.is_err() {
+        app.count_refused();
+    }
+    outcome.ok()
 }
 
 fn method_not_allowed() -> ApiError {

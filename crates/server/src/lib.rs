@@ -11,6 +11,7 @@ pub mod http;
 pub mod jobs;
 pub mod lanes;
 pub mod listen;
+pub mod pcap_over_ip;
 pub mod state;
 pub mod tls;
 

@@ -206,6 +206,24 @@ fn the_first_token_closes_the_open_door_for_good() {
     assert!(matches!(refused(&door, Some(&token), NOW), Refusal::Revoked { .. }));
 }
 
+#[test]
+fn whoever_is_vouched_for_needs_no_token_but_has_to_be_near() {
+    let place = Place::new();
+    place.add("soc", "search");
+    let door = place.door();
+    let viewer = door.admit_vouched("viewer", near()).unwrap();
+    assert_eq!((viewer.name(), viewer.token()), ("viewer", None));
+    assert_eq!(viewer.role().may(), May::Extract);
+    assert!(door.recheck(&viewer, NOW).is_ok());
+    assert!(matches!(door.admit_vouched("viewer", far()), Err(Refusal::Missing)));
+    // It is no way in for anybody else.
+    assert!(matches!(door.admit(None, None, near(), NOW), Err(Refusal::Missing)));
+    // What cannot be understood closes the door for these, too.
+    place.write("roles.toml", "[role.x");
+    assert!(matches!(door.recheck(&viewer, NOW), Err(Refusal::Closed(_))));
+    assert!(matches!(door.admit_vouched("viewer", near()), Err(Refusal::Closed(_))));
+}
+
 /// Tokens and roles that are no such.
 fn broken(good: &str) -> Vec<(&'static str, String)> {
     let replaced = |from: &str, to: &str| {

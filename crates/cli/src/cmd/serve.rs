@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use tapdex_answers::question::Question;
 use tapdex_engine::archive::Archive;
 use tapdex_record::sandbox;
 use tapdex_server::audit::Audit;
@@ -15,6 +16,7 @@ use tapdex_server::door::{Door, WhenEmpty};
 use tapdex_server::http::{App, Settings, Source, file_name, router, value_text};
 use tapdex_server::jobs::{JobLimits, Jobs};
 use tapdex_server::listen::{Connections, serve};
+use tapdex_server::pcap_over_ip::{self, CLIENTS, PcapOverIp, check_address};
 use tapdex_server::state::State;
 use tapdex_server::tls::{ClientCertificates, ServerCertificate, Tls};
 use tokio::sync::Notify;
@@ -46,6 +48,13 @@ use super::{CANNOT_WRITE, interrupt, note};
 /// The archive is only read, and recorders, index and repair may work on it meanwhile. Tokens,
 /// certificates and the audit log are in the folder --state. Every answer says what is missing from
 /// it. The audit log has who got which packets, with their SHA-256.
+///
+/// Wireshark can look on without the API: the interface TCP@127.0.0.1:57012 there has the packets
+/// of the last ten minutes, and then others as they are recorded. This is for programs on this
+/// machine only, and it cannot ask for a token:
+///
+///     tapdex serve --pcap-over-ip 127.0.0.1:57012 --pcap-over-ip-from -10m
+///     tshark -i TCP@127.0.0.1:57012
 ///
 /// Ctrl-C lets answers end that are under way, for up to five seconds; a second one does not.
 #[derive(Debug, clap::Args)]
@@ -82,6 +91,26 @@ pub(crate) struct Args {
     /// Refuse clients without a certificate.
     #[arg(long, requires = "client_ca")]
     require_client_cert: bool,
+    /// Send packets as they are recorded to whoever connects to this loopback address, for
+    /// Wireshark's TCP@ADDR:PORT; port 0 is any free one.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pcap_over_ip: Option<SocketAddr>,
+    /// Filter of the packets that are sent there. Default: all packets.
+    #[arg(long, value_name = "FILTER", requires = "pcap_over_ip")]
+    pcap_over_ip_filter: Option<String>,
+    /// Send older packets before, from this time on; a relative time counts from when a client
+    /// connects.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "now",
+        allow_hyphen_values = true,
+        requires = "pcap_over_ip"
+    )]
+    pcap_over_ip_from: String,
+    /// Although there are tokens, let every program on this machine read packets there.
+    #[arg(long, requires = "pcap_over_ip")]
+    pcap_over_ip_open: bool,
     /// Streams at a time.
     #[arg(long, value_name = "N", default_value_t = 256)]
     streams: usize,
@@ -106,6 +135,24 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// What is sent to those who connect without a request, and where.
+    fn pcap_over_ip(&self, is_open: bool) -> anyhow::Result<Option<(SocketAddr, PcapOverIp)>> {
+        let Some(address) = self.pcap_over_ip else { return Ok(None) };
+        ensure!(
+            is_open || self.pcap_over_ip_open,
+            "PCAP-over-IP cannot ask for a token, and this server lets nobody in without one; \
+             --pcap-over-ip-open lets every program on this machine read packets at {address}"
+        );
+        let question = Question {
+            q: self.pcap_over_ip_filter.clone().unwrap_or_default(),
+            from: Some(self.pcap_over_ip_from.clone()),
+            ..Question::default()
+        };
+        question.query(now_ns()).context("PCAP-over-IP")?;
+        let is_vouched = self.pcap_over_ip_open;
+        Ok(Some((address, PcapOverIp { question, is_vouched, clients: CLIENTS })))
+    }
+
     fn tls(&self, state: &State) -> anyhow::Result<Option<Tls>> {
         let clients = match (&self.client_ca, self.require_client_cert) {
             (None, _) => ClientCertificates::None,
@@ -136,6 +183,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
          --tls-key; or listen at 127.0.0.1",
         args.listen
     );
+    args.pcap_over_ip.map_or(Ok(()), check_address)?;
     let places = &args.places;
     let source = match places.single().filter(|_| !places.has_servers()) {
         Some(folder) => Source::Archive(Box::new(Archive::open(folder)?)),
@@ -151,6 +199,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let door = Door::open(&state, when_empty)?;
     let audit = Audit::open(&state, now_ns())?;
     let is_open = door.is_open();
+    let over_ip = args.pcap_over_ip(is_open)?;
     let folder = places.single().and_then(|place| place.canonicalize().ok());
     let name = folder.and_then(|folder| Some(folder.file_name()?.to_string_lossy().into_owned()));
     let settings = Settings {
@@ -165,10 +214,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         keep: Duration::from_secs(3600).saturating_mul(args.jobs_hours),
     };
     let (jobs, unfinished) = Jobs::open(&state, limits, now_ns())?;
-    // What was opened stays open; from here on only the state folder can be changed.
-    let listener = std::net::TcpListener::bind(args.listen);
-    let listener = listener.with_context(|| format!("cannot listen at {}", args.listen))?;
-    listener.set_nonblocking(true).context("cannot listen")?;
+    // What is open stays open; from here on only the state folder can be changed.
+    let listener = bind(args.listen)?;
+    let over_ip = match over_ip {
+        None => None,
+        Some((at, sent)) => Some((bind(at)?, sent)),
+    };
     if !args.no_sandbox {
         rustix::thread::set_no_new_privs(true).context("cannot give up privileges")?;
         let layer = sandbox::enter_reading(&[state.path()], places.has_servers());
@@ -188,6 +239,17 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let scheme = if tls.is_some() { "https" } else { "http" };
         // For whoever waits for the server to be there.
         writeln!(out, "{scheme}://{address}/").context(CANNOT_WRITE)?;
+        let mut others = None;
+        if let Some((listener, sent)) = over_ip {
+            let listener = tokio::net::TcpListener::from_std(listener).context("cannot listen")?;
+            let address = listener.local_addr().context("cannot listen")?;
+            writeln!(out, "TCP@{address}").context(CANNOT_WRITE)?;
+            let (app, end) = (Arc::clone(&app), Arc::new(Notify::new()));
+            let ended = Arc::clone(&end);
+            let task =
+                async move { pcap_over_ip::serve(app, listener, sent, ended.notified()).await };
+            others = Some((tokio::spawn(task), end));
+        }
         out.flush().context(CANNOT_WRITE)?;
         if !args.quiet {
             tell(args, tls.as_ref(), is_open, &state);
@@ -195,11 +257,22 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let config = tls.map(|tls| tls.config);
         let stopped = stopped(&stop);
         serve(listener, config, router(Arc::clone(&app)), Connections::default(), stopped).await;
+        if let Some((task, end)) = others {
+            end.notify_one();
+            task.await.context("PCAP-over-IP")?;
+        }
         anyhow::Ok(())
     })?;
     // Threads that read packets notice that there is nobody to read them for.
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(())
+}
+
+fn bind(at: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(at);
+    let listener = listener.with_context(|| format!("cannot listen at {at}"))?;
+    listener.set_nonblocking(true).with_context(|| format!("cannot listen at {at}"))?;
+    Ok(listener)
 }
 
 /// Ctrl-C ends the server; a second one ends the process.
@@ -226,6 +299,9 @@ fn tell(args: &Args, tls: Option<&Tls>, is_open: bool, state: &State) {
     match is_open {
         true => note("everybody on this machine may ask; tapdex token add closes the door"),
         false => note(&format!("tokens, roles and the audit log: {}", state.path().display())),
+    }
+    if args.pcap_over_ip.is_some() {
+        note("every program on this machine may read packets over PCAP-over-IP");
     }
     if !is_open && !args.listen.ip().is_loopback() {
         note("whoever has no token gets no answer; tapdex token add makes one");

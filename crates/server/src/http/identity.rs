@@ -104,7 +104,8 @@ pub(super) fn check(
         | Endpoint::Stenographer
         | Endpoint::Jobs
         | Endpoint::Job
-        | Endpoint::JobResult => May::Extract,
+        | Endpoint::JobResult
+        | Endpoint::PcapOverIp => May::Extract,
         _ => May::Search,
     };
     identity.check(needed).map_err(|refusal| {
@@ -133,6 +134,7 @@ pub(super) fn name(endpoint: Endpoint) -> &'static str {
         Endpoint::Stenographer => "query",
         Endpoint::Packet => "packet",
         Endpoint::Jobs | Endpoint::Job | Endpoint::JobResult => "job",
+        Endpoint::PcapOverIp => "pcap-over-ip",
         _ => "question",
     }
 }

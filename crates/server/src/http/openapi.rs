@@ -94,6 +94,8 @@ fn about(
         Endpoint::Job => ("A job by its id; DELETE removes it", &[]),
         Endpoint::JobResult => ("The capture of a job, or a range of its bytes", &[]),
         Endpoint::Stenographer => ("Stenographer's query: the body is the query", &[]),
+        // Is at no address of the API.
+        Endpoint::PcapOverIp => ("A live capture without a request", &[]),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Packets as they are found: as lines, and as captures.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,8 +20,9 @@ use tapdex_engine::capture::FileFormat;
 use tapdex_engine::query::{Control, Query, SearchError};
 
 use super::answers::{Outcome, owner};
+use super::blocks::Blocks;
 use super::error::ApiError;
-use super::identity::{forced, is_limited, name};
+use super::identity::{check, forced, is_limited, name};
 use super::params::shown;
 use super::pipe::{End, Sink, Source, pipe};
 use super::source::AskSource;
@@ -229,6 +231,41 @@ pub(super) async fn stenographer(
     start(app, stream, turn, "application/octet-stream").await
 }
 
+/// A capture without a request: the packets of a question, then others as they are recorded.
+pub(super) async fn over_ip(
+    app: &Arc<App>,
+    peer: SocketAddr,
+    question: &Question,
+    is_vouched: bool,
+) -> Result<Body, ApiError> {
+    let (now_ns, endpoint) = (now_ns(), Endpoint::PcapOverIp);
+    if app.is_stopping() {
+        return Err(ApiError::failed());
+    }
+    let identity = match is_vouched {
+        true => app.door.admit_vouched(name(endpoint), peer)?,
+        false => app.door.admit(None, None, peer, now_ns)?,
+    };
+    check(app, &identity, endpoint)?;
+    let turn = identity.begin(now_ns)?;
+    let role = identity.role();
+    let limits = role.limits();
+    let stream = Stream {
+        endpoint,
+        query: forced(role, question, now_ns)?,
+        question: question.clone(),
+        reason: None,
+        form: Form::Capture { format: FileFormat::Pcapng, whole: false, statistics: false },
+        limits: Limits { packets: limits.packets, bytes: limits.bytes },
+        follow: true,
+        is_limited: is_limited(role, now_ns),
+        time: limits.time,
+        identity,
+    };
+    let response = start(app, stream, turn, "application/x-pcapng").await?;
+    Ok(response.into_body())
+}
+
 pub(super) fn reason(text: Option<String>) -> Option<String> {
     let text = text.filter(|text| !text.trim().is_empty())?;
     Some(text.chars().take(REASON_LEN_MAX).collect())
@@ -323,9 +360,10 @@ impl Work {
     fn run(self, stream: &Stream, source: Source, place: Place) {
         let watch = Watch::new(&self.app, &stream.identity, stream.time);
         let stop = || watch.is_over() || self.control.is_cancelled();
-        let mut target = Target { source, place: Some(place), work: &self, stream };
+        let blocks = Blocks::default();
+        let mut target = Target { source, blocks, place: Some(place), work: &self, stream };
         let delivered = self.deliver(stream, &mut target, &stop);
-        let Target { mut source, place, .. } = target;
+        let Target { mut source, blocks, place, .. } = target;
         drop(place);
         let delivered = match delivered {
             // It was told to stop in the middle: a part, which must not be taken for all.
@@ -362,6 +400,10 @@ impl Work {
         let mut entry = stream.entry(outcome);
         entry.bytes = Some(bytes);
         entry.sha256 = Some(sha256.clone());
+        if let Form::Capture { format: FileFormat::Pcapng, .. } = stream.form {
+            // Also of one that broke off: a live one mostly ends when its client leaves.
+            entry.packets = Some(blocks.packets());
+        }
         if let Ok(answer) = &delivered {
             entry.packets = Some(answer.value.packets);
             entry.complete = Some(answer.complete);
@@ -524,6 +566,7 @@ struct ErrorLine<'a> {
 /// needs none.
 struct Target<'a> {
     source: Source,
+    blocks: Blocks,
     place: Option<Place>,
     work: &'a Work,
     stream: &'a Stream,
@@ -534,7 +577,11 @@ impl Write for Target<'_> {
         if self.source.is_full() {
             drop(self.place.take());
         }
-        self.source.write(bytes)
+        let written = self.source.write(bytes)?;
+        if let Some(bytes) = bytes.get(..written) {
+            self.blocks.add(bytes);
+        }
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
