@@ -279,7 +279,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
         (&["--fifo", "fifo"], "which archive?"),
         (&["--fifo", "fifo", "--archive", ""], "which archive?"),
         (&["--fifo", "fifo", "--archive", "gone"], "gone"),
-        (&["--fifo", "fifo", "--archive", "https://a/"], "is the address of a server"),
+        (&["--fifo", "fifo", "--archive", "http://a/"], "for this machine only"),
         (&["--archive", "archive", "--fifo", "file"], "it is no FIFO"),
         (&["--archive", "archive", "--fifo", "folder"], "it is no FIFO"),
         (&["--archive", "archive", "--fifo", "/dev/null"], "it is no FIFO"),
@@ -382,6 +382,12 @@ fn tshark_reads_from_the_interface_what_extract_gives() {
     }
     let all = place.extracted(&[]);
     assert_eq!(all.len(), 3_000);
+    // From a server.
+    let server = place.serve(&[]);
+    let archive = format!("extcap.tapdex.archive:http://{}/", server.http);
+    place.tshark(&["-i", "tapdex", "-o", &archive, "-f", "udp", "-w", "read.pcapng"]);
+    assert_eq!(place.packets("read.pcapng"), place.extracted(&["udp"]));
+    drop(server);
     // It is no error that Wireshark wants no more.
     let said = place.tshark(&["-i", "tapdex", "-c", "5", "-w", "read.pcapng"]);
     assert!(!said.contains("Error"), "{said}");
@@ -394,7 +400,7 @@ fn tshark_shows_what_is_wrong() {
     place.install();
     for (option, text) in [
         ("filter:prt 80", "`prt` is not"),
-        ("archive:https://sensor/", "is the address of a server"),
+        ("archive:http://sensor/", "for this machine only"),
         ("archive:gone", "gone"),
         ("from:soon", "from 'soon'"),
     ] {

@@ -11,13 +11,14 @@ use anyhow::{Context, bail, ensure};
 use tapdex_answers::ask::Ask;
 use tapdex_answers::deliver::{self, Delivery};
 use tapdex_answers::question::{Question, check_times};
-use tapdex_engine::archive::Archive;
+use tapdex_client::ClientError;
+use tapdex_client::nodes::{Nodes, Options};
 use tapdex_engine::query::filter::Filter;
 use tapdex_engine::query::{Control, Query};
 
-use super::ask::{line, notes, now_ns};
+use super::ask::{answered, line, notes, now_ns};
 use super::missing::{self, AllowArg};
-use super::{filter_file, interrupt, shown};
+use super::{filter_file, interrupt, shown, shown_packets};
 use fifo::Fifo;
 
 /// The name of the interface.
@@ -26,7 +27,8 @@ const INTERFACE: &str = "tapdex";
 /// Be an interface of Wireshark: the packets of an archive.
 ///
 /// Once it is installed for a user, Wireshark and tshark have an interface tapdex. Its options are
-/// the archive, a filter, times, and whether to go on with packets as they are recorded:
+/// the archive (a folder, or the address of a server), a filter, times, and whether to go on with
+/// packets as they are recorded:
 ///
 ///     tapdex extcap --install --dir extcap --archive archive
 ///     tapdex extcap --extcap-interfaces
@@ -54,8 +56,8 @@ pub(crate) struct Args {
     /// Folder for extcaps, if it is not the one that tshark names.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Archive whose packets are read.
-    #[arg(short = 'r', long, value_name = "DIR", env = "TAPDEX_ARCHIVE")]
+    /// Archive whose packets are read: a folder, or the address of a server.
+    #[arg(short = 'r', long, value_name = "PLACE", env = "TAPDEX_ARCHIVE")]
     archive: Option<OsString>,
     /// Filter, as in tapdex search.
     #[arg(long, value_name = "FILTER", allow_hyphen_values = true)]
@@ -97,7 +99,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.install {
-        let archive = args.archive().map(|_| args.folder()).transpose()?;
+        let archive = args.archive().map(|_| args.place()).transpose()?;
         return install::install(args.dir.as_deref(), archive.as_deref());
     }
     if args.uninstall {
@@ -144,18 +146,12 @@ impl Args {
         self.archive.as_ref().filter(|archive| !archive.is_empty())
     }
 
-    /// The folder of the archive.
-    fn folder(&self) -> anyhow::Result<PathBuf> {
+    /// The folder of the archive, or the address of a server.
+    fn place(&self) -> anyhow::Result<PathBuf> {
         let archive = self.archive();
-        let archive = archive.context("which archive? Give its folder as the option Archive")?;
-        let text = archive.to_string_lossy();
-        let is_address = text.starts_with("http://") || text.starts_with("https://");
-        ensure!(
-            !is_address,
-            "{} is the address of a server; this version reads folders only",
-            shown(text.as_bytes())
-        );
-        Ok(PathBuf::from(archive))
+        let hint = "which archive? Give its folder, or the address of a server, as the option \
+                    Archive";
+        Ok(PathBuf::from(archive.context(hint)?))
     }
 
     fn query(&self) -> anyhow::Result<Query> {
@@ -237,7 +233,8 @@ fn capture(args: &Args) -> anyhow::Result<()> {
     let path = args.fifo.as_ref().context("--capture needs --fifo")?;
     // Everything that may be wrong is found out before Wireshark starts to show packets.
     let query = args.query()?;
-    let archive = Archive::open(&args.folder()?)?;
+    let options = Options { file: shown_packets, ..Options::default() };
+    let nodes = answered(Nodes::open(&[args.place()?], &options))?;
     let control = Control::default();
     let stop = control.clone();
     interrupt::handle(move || {
@@ -247,14 +244,20 @@ fn capture(args: &Args) -> anyhow::Result<()> {
         stop.cancel();
     });
     let Some(target) = Fifo::open(path, &control)? else { return Ok(()) };
-    let ask = Ask::new(&archive, &query).with_control(&control);
     let delivery = Delivery { follow: args.follow, ..Delivery::default() };
-    let outcome = deliver::capture(&ask, &delivery, target, &|| control.is_cancelled());
+    let stop = || control.is_cancelled();
+    let outcome = match nodes.archives().next() {
+        Some(archive) => {
+            let ask = Ask::new(archive, &query).with_control(&control);
+            deliver::capture(&ask, &delivery, target, &stop).map_err(ClientError::from)
+        }
+        None => nodes.ask(&query).with_control(&control).capture(&delivery, target, &stop),
+    };
     if control.is_cancelled() {
         // Wireshark was told to stop, and knows it.
         return Ok(());
     }
-    let answer = outcome?;
+    let answer = answered(outcome)?;
     if answer.value.packets == 0 {
         notes(&answer.notes);
     }

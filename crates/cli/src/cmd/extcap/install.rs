@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use rustix::fs::Mode;
+use tapdex_client::http::Server;
 use tapdex_engine::beneath::{Dir, Root, open_named, read_text};
 use tapdex_engine::storage::write_file;
 
@@ -23,7 +24,11 @@ const SCRIPT_LEN_MAX: u64 = 64 << 10;
 pub(super) fn install(folder: Option<&Path>, archive: Option<&Path>) -> anyhow::Result<()> {
     let tapdex = std::env::current_exe().context("cannot find out where tapdex is")?;
     // Wireshark starts it in a folder of its own choice.
-    let archive = archive.map(std::path::absolute).transpose()?;
+    let absolute = |place: &Path| match place.to_str().is_some_and(Server::is_address) {
+        true => Ok(place.to_owned()),
+        false => std::path::absolute(place),
+    };
+    let archive = archive.map(absolute).transpose()?;
     let script = script(&tapdex, archive.as_deref());
     for folder in folders(folder)? {
         let path = folder.join(NAME);
