@@ -1,8 +1,9 @@
 //! An archive for a team: who may come in, what they may ask, and what was given to them.
 //!
 //! [`http`] answers requests, [`listen`] serves connections, and [`lanes`] is where questions wait
-//! for their turn. [`jobs`] keeps extracts that take long. [`door`] knows tokens and roles, [`tls`]
-//! certificates, [`audit`] writes down what happens, and [`state`] is the folder where all of that is kept: these are plain functions, and
+//! for their turn. [`jobs`] keeps extracts that take long, [`pcap_over_ip`] sends packets to
+//! Wireshark. [`door`] knows tokens and roles, [`tls`] certificates, [`audit`] writes down what
+//! happens, and [`state`] is the folder where all of that is kept: these are plain functions, and
 //! whoever speaks HTTP calls them.
 
 pub mod audit;
