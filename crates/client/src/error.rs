@@ -21,13 +21,13 @@ use crate::merge::Nobody;
 pub enum ClientError {
     /// A folder is not an archive, or cannot be read.
     #[error(transparent)]
-    Archive(#[from] ArchiveError),
+    Archive(Box<ArchiveError>),
     /// A folder cannot answer.
     #[error(transparent)]
-    Ask(#[from] AskError),
+    Ask(Box<AskError>),
     /// The packets of a folder cannot be delivered.
     #[error(transparent)]
-    Deliver(#[from] DeliverError),
+    Deliver(Box<DeliverError>),
     /// The capture cannot be written.
     #[error(transparent)]
     Extract(#[from] ExtractError),
@@ -89,13 +89,33 @@ pub enum Lie {
     },
 }
 
+impl From<ArchiveError> for ClientError {
+    fn from(error: ArchiveError) -> Self {
+        Self::Archive(Box::new(error))
+    }
+}
+
+impl From<AskError> for ClientError {
+    fn from(error: AskError) -> Self {
+        Self::Ask(Box::new(error))
+    }
+}
+
+impl From<DeliverError> for ClientError {
+    fn from(error: DeliverError) -> Self {
+        Self::Deliver(Box::new(error))
+    }
+}
+
 impl ClientError {
     /// Whether somebody has cancelled it.
     pub fn is_cancelled(&self) -> bool {
         match self {
-            Self::Cancelled
-            | Self::Ask(AskError::Search(SearchError::Cancelled))
-            | Self::Deliver(DeliverError::Search(SearchError::Cancelled)) => true,
+            Self::Cancelled => true,
+            Self::Ask(error) => matches!(**error, AskError::Search(SearchError::Cancelled)),
+            Self::Deliver(error) => {
+                matches!(**error, DeliverError::Search(SearchError::Cancelled))
+            }
             Self::Server { error, .. } => matches!(**error, HttpError::Cancelled),
             _ => false,
         }

@@ -54,11 +54,10 @@ fn times(nodes: &Nodes, query: &Query) -> Result<(Vec<u64>, Answer<Delivered>), 
     Ok((times, answer))
 }
 
+type Extracted = (Vec<u64>, Vec<u8>, Answer<Delivered>);
+
 /// The times of the packets of a capture, and the capture.
-fn extracted(
-    nodes: &Nodes,
-    query: &Query,
-) -> Result<(Vec<u64>, Vec<u8>, Answer<Delivered>), ClientError> {
+fn extracted(nodes: &Nodes, query: &Query) -> Result<Extracted, ClientError> {
     let mut bytes = Vec::new();
     let answer = nodes.ask(query).capture(&Delivery::default(), &mut bytes, &|| false)?;
     let mut reader = CaptureReader::open(bytes.as_slice()).unwrap();

@@ -1,6 +1,8 @@
 //! The API over real connections: answers beside those of the engine, roles that see a part only,
 //! and clients that are wrong, slow, greedy or gone.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;

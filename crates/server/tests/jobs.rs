@@ -1,5 +1,7 @@
 //! Jobs on disk: after a restart, a quota, a day, and other hands.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::io::{Read, Write};
 use std::time::Duration;
 

@@ -152,8 +152,10 @@ impl PlacesArg {
 pub(crate) fn answered<T>(answer: Result<T, ClientError>) -> anyhow::Result<T> {
     answer.map_err(|error| match error {
         // As they are if there is one folder, to find out the exit code.
-        ClientError::Archive(error) => error.into(),
-        ClientError::Ask(error) => searched::<T, _>(Err(error)).err().unwrap_or(Interrupted.into()),
+        ClientError::Archive(error) => (*error).into(),
+        ClientError::Ask(error) => {
+            searched::<T, _>(Err(*error)).err().unwrap_or(Interrupted.into())
+        }
         ClientError::Cancelled => Interrupted.into(),
         error => error.into(),
     })

@@ -1,6 +1,7 @@
 //! Archives of made-up packets, and a small server of such an archive that can misbehave.
 
 #![allow(dead_code, unreachable_pub, reason = "not every test needs all of it")]
+#![allow(clippy::big_endian_bytes, reason = "network headers are big-endian")]
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -150,7 +150,7 @@ impl From<SearchError> for ApiError {
 impl From<ClientError> for ApiError {
     fn from(error: ClientError) -> Self {
         match error {
-            ClientError::Ask(error) => error.into(),
+            ClientError::Ask(error) => (*error).into(),
             ClientError::Cancelled => SearchError::Cancelled.into(),
             // Of what is served, nothing has answered; who that is, is known to whoever asks.
             error @ (ClientError::Nobody(_) | ClientError::Server { .. }) => {

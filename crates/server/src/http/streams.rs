@@ -488,12 +488,16 @@ pub fn file_name(segment: &Segment) -> String {
 
 /// What a client is told of an error.
 pub(super) fn told(error: &ClientError) -> String {
-    match error {
-        ClientError::Archive(_)
-        | ClientError::Deliver(DeliverError::Search(SearchError::Archive(_))) => {
-            "the archive cannot be read; the server's log says why".to_owned()
+    let is_archive = match error {
+        ClientError::Archive(_) => true,
+        ClientError::Deliver(error) => {
+            matches!(**error, DeliverError::Search(SearchError::Archive(_)))
         }
-        error => tapdex_engine::chain(error),
+        _ => false,
+    };
+    match is_archive {
+        true => "the archive cannot be read; the server's log says why".to_owned(),
+        false => tapdex_engine::chain(error),
     }
 }
 
