@@ -290,12 +290,14 @@ impl SegmentBuilder {
             // Flows of other chunks have other rows.
             let flows = first as usize..first as usize + chunk.flows.len();
             let mut next = conversations.first_rows[flows].to_vec();
-            let mut rows = Vec::with_capacity(chunk.records());
-            for (record, &flow) in (before..).zip(&chunk.flow_of) {
+            let row_of = |&flow: &u32| {
                 let row = &mut next[flow as usize];
-                records[*row as usize].store(record, Relaxed);
-                rows.push(*row);
                 *row += 1;
+                *row - 1
+            };
+            let rows: Vec<u32> = chunk.flow_of.iter().map(row_of).collect();
+            for (record, &row) in (before..).zip(&rows) {
+                records[row as usize].store(record, Relaxed);
             }
             chunk.own.iter().zip(&own).for_each(|(plane, cells)| cells.put(plane, &rows));
         });

@@ -228,6 +228,17 @@ fn narrow_key(packet: &Packet<'_>, mask: &Narrow) -> Narrow {
     masked(&key, mask)
 }
 
+/// The places of the bits that are set.
+#[inline(always)]
+fn bits(mut left: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = left.trailing_zeros() as usize;
+        // Without the lowest bit.
+        left &= left.checked_sub(1)?;
+        Some(place)
+    })
+}
+
 #[inline(always)]
 fn masked(key: &Narrow, mask: &Narrow) -> Narrow {
     std::array::from_fn(|word| key[word] & mask[word])
@@ -535,7 +546,22 @@ impl Chunk {
             return;
         }
         let is_usual = std::mem::take(&mut pending.is_usual);
-        // Slots were fetched as packets came, keys are fetched now.
+        // Step by step for all of them: so their memory reads overlap, and no step waits for a
+        // branch that could go either way at each packet.
+        let mut flows = [0; BATCH];
+        let mut unknown = 0_u32;
+        for at in bits(is_usual) {
+            let flow = shortcut.find(&pending.usual[at]);
+            flows[at] = flow.unwrap_or(0);
+            unknown |= u32::from(flow.is_none()) << at;
+        }
+        for at in bits(unknown) {
+            packet::decode(LinkType::ETHERNET, false, pending.usual[at].head(), headers);
+            let (link, interface) = (LinkType::ETHERNET, pending.interfaces[at]);
+            let packet = Packet { headers, link, interface, wire_len: 0 };
+            pending.key_of(at, &packet, &mut self.flows, mask);
+        }
+        // Slots were fetched as keys came, what they lead to is fetched now.
         let wide = &pending.wide[..std::mem::take(&mut pending.wide_len).min(BATCH)];
         wide.iter().for_each(|(_, _, hash)| self.flows.wide.prefetch_key(*hash));
         for (at, part, hash) in wide {
@@ -544,26 +570,13 @@ impl Chunk {
             pending.hashes[*at] = self.flows.narrow.hash(key);
             self.flows.narrow.prefetch_slot(pending.hashes[*at]);
         }
-        let others = (0..len).filter(|at| is_usual >> at & 1 == 0);
-        others.for_each(|at| self.flows.narrow.prefetch_key(pending.hashes[at]));
-        let mut flows = [0; BATCH];
-        for (at, flow) in flows[..len].iter_mut().enumerate() {
-            let usual = &pending.usual[at];
-            *flow = if is_usual >> at & 1 == 0 {
-                self.flows.narrow.number(&pending.keys[at], pending.hashes[at])
-            } else if let Some(flow) = shortcut.find(usual) {
-                flow
-            } else {
-                packet::decode(LinkType::ETHERNET, false, usual.head(), headers);
-                let (link, interface) = (LinkType::ETHERNET, pending.interfaces[at]);
-                let packet = Packet { headers, link, interface, wire_len: 0 };
-                let key = narrow_key(&packet, mask);
-                let flow = self.flows.narrow.number(&key, self.flows.narrow.hash(&key));
-                shortcut.remember(usual, flow);
-                flow
-            };
-            self.flows.narrow.prefetch_entry(*flow);
+        let others = u32::MAX >> (BATCH - len) & !is_usual | unknown;
+        bits(others).for_each(|at| self.flows.narrow.prefetch_key(pending.hashes[at]));
+        for at in bits(others) {
+            flows[at] = self.flows.narrow.number(&pending.keys[at], pending.hashes[at]);
         }
+        bits(unknown).for_each(|at| shortcut.remember(&pending.usual[at], flows[at]));
+        flows[..len].iter().for_each(|&flow| self.flows.narrow.prefetch_entry(flow));
         for (&flow, &excess) in flows[..len].iter().zip(&pending.excess) {
             self.flows.add(flow, excess);
         }
