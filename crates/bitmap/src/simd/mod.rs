@@ -43,6 +43,51 @@ pub fn prefetch<T>(list: &[T], at: usize) {
     let _ = (list, at);
 }
 
+/// Work whose loops the compiler turns into faster code if it may use all instructions of the
+/// machine, above all its vectors: see [`run`]. What it calls has to be inlined, too.
+pub trait Work {
+    /// What comes of it.
+    type Result;
+    /// Does it; always marked `#[inline(always)]`.
+    fn run(self) -> Self::Result;
+}
+
+/// Does some work with the best instructions that the machine has. The result is the same on all
+/// machines.
+///
+/// ```
+/// # use tapdex_bitmap::{Work, run};
+/// struct Sum<'n>(&'n [u32]);
+///
+/// impl Work for Sum<'_> {
+///     type Result = u32;
+///     #[inline(always)]
+///     fn run(self) -> u32 {
+///         self.0.iter().sum()
+///     }
+/// }
+///
+/// assert_eq!(run(Sum(&[3, 4, 5])), 12);
+/// ```
+#[inline]
+pub fn run<W: Work>(work: W) -> W::Result {
+    #[cfg(target_arch = "x86_64")]
+    match x86::level() {
+        x86::Level::Avx512 => {
+            // SAFETY: `level` saw every feature that `avx512` functions enable.
+            #[allow(unsafe_code)]
+            return unsafe { x86::avx512::run(work) };
+        }
+        x86::Level::Avx2 => {
+            // SAFETY: `level` saw every feature that `avx2` functions enable.
+            #[allow(unsafe_code)]
+            return unsafe { x86::avx2::run(work) };
+        }
+        x86::Level::Scalar => {}
+    }
+    work.run()
+}
+
 /// Ids past the end of a result that kernels may write to: one full 512-bit register.
 pub(crate) const SLACK: usize = 32;
 

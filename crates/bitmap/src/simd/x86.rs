@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::words::{Groups, Items, Len, LinkRule, PairRule, TripleRule};
-use super::{BitOp, scalar};
+use super::{BitOp, Work, scalar};
 use crate::chunk::{Bits, Ids16};
 
 /// What the machine can run.
@@ -47,12 +47,14 @@ fn detect() -> (Level, u8) {
         && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("lzcnt")
         && is_x86_feature_detected!("popcnt")
     {
         (Level::Avx512, 3)
     } else if is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("lzcnt")
         && is_x86_feature_detected!("popcnt")
     {
         (Level::Avx2, 2)
@@ -92,17 +94,18 @@ macro_rules! plain_loops {
                 = scalar::filter_array(ids, bits, false, out);
             count_steps(ids: &[u32]) -> (u32, u32) = scalar::count_steps(ids);
             push_halves(ids: &[u32], target: &mut Vec<u8>) -> () = scalar::push_halves(ids, target);
+            run<W: Work>(work: W) -> W::Result = work.run();
         }
     };
 }
 
 pub(super) mod avx2 {
-    use super::{BitOp, Bits, Groups, Ids16, Items, Len, scalar};
+    use super::{BitOp, Bits, Groups, Ids16, Items, Len, Work, scalar};
     use super::{LinkRule, PairRule, TripleRule};
 
-    plain_loops! { "avx2,bmi1,bmi2,popcnt" }
+    plain_loops! { "avx2,bmi1,bmi2,lzcnt,popcnt" }
 
-    recompile! { "avx2,bmi1,bmi2,popcnt":
+    recompile! { "avx2,bmi1,bmi2,lzcnt,popcnt":
         and_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize = scalar::and_arrays(a, b, out);
         and_count_arrays(a: &Ids16, b: &Ids16) -> u32 = scalar::and_count_arrays(a, b);
         and_not_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize

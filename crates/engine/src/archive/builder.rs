@@ -36,7 +36,7 @@ use crate::lock;
 use crate::parallel::Parallel;
 use crate::storage::Publish;
 
-pub(super) use chunk::{CHUNK_RECORDS_MAX, Chunk, Decoder};
+pub(super) use chunk::{CHUNK_RECORDS_MAX, Chunk, Decoder, Places};
 pub use on_device::DeviceReport;
 pub(super) use on_device::SharedDevice;
 
@@ -94,6 +94,7 @@ pub(super) struct SegmentBuilder {
     row_map: Vec<u32>,
     row_own: Own,
     scratch: Arc<Spare<Scratch>>,
+    places_spare: Arc<Spare<Places>>,
 }
 
 /// Room that the encoding of a column takes.
@@ -127,6 +128,7 @@ impl SegmentBuilder {
             row_map: Vec::new(),
             row_own: own(keep),
             scratch,
+            places_spare: Arc::default(),
         }
     }
 
@@ -155,7 +157,8 @@ impl SegmentBuilder {
     ) -> Result<Ended, CaptureError> {
         let mut room = Room::new(records_max);
         let mut used = self.start(Vec::new(), (reader.position(), 0));
-        let mut decoder = Decoder::new(self.keep);
+        let mut decoder = Decoder::new(self.keep, &self.places_spare);
+        let mut records = 0;
         loop {
             // All of it fits, even if each packet is a flow of its own, with a wide part.
             let most = CHUNK_RECORDS_MAX.min(room.records).min(room.flows / 2);
@@ -166,6 +169,8 @@ impl SegmentBuilder {
             chunk.start(&mut decoder, reader, false);
             let ended = chunk.read(&mut decoder, reader, most, u64::MAX)?;
             chunk.finish(&mut decoder, reader);
+            chunk.mark(records);
+            records += chunk.records();
             let is_full = room.take(&chunk) && matches!(ended, Ended::Full);
             self.chunks.push(chunk);
             if !is_full {
@@ -285,12 +290,14 @@ impl SegmentBuilder {
             // Flows of other chunks have other rows.
             let flows = first as usize..first as usize + chunk.flows.len();
             let mut next = conversations.first_rows[flows].to_vec();
-            let mut rows = Vec::with_capacity(chunk.records());
-            for (record, &flow) in (before..).zip(&chunk.flow_of) {
+            let row_of = |&flow: &u32| {
                 let row = &mut next[flow as usize];
-                records[*row as usize].store(record, Relaxed);
-                rows.push(*row);
                 *row += 1;
+                *row - 1
+            };
+            let rows: Vec<u32> = chunk.flow_of.iter().map(row_of).collect();
+            for (record, &row) in (before..).zip(&rows) {
+                records[row as usize].store(record, Relaxed);
             }
             chunk.own.iter().zip(&own).for_each(|(plane, cells)| cells.put(plane, &rows));
         });
@@ -418,7 +425,13 @@ fn encode_column<E: From<IndexError>>(
         let builder = builder.get_or_insert_with(|| CpuBuilder::new(1));
         return Ok(Encoded::packets(new, own[digit].digits(), codec, (builder, column))?);
     }
-    values.start(spec);
+    let ends = [Some(spec), spec.other_end()];
+    let conversations_len = conversations.packets.len() / 2;
+    let count = match spec.is_of_flow() {
+        true => ends.iter().flatten().count() * conversations_len,
+        false => records.len(),
+    };
+    values.start(spec, count);
     let space = match spec.is_of_flow() {
         false => {
             values.long.resize(records.len(), 0);
@@ -426,7 +439,6 @@ fn encode_column<E: From<IndexError>>(
             Space::Packets
         }
         true => {
-            let ends = [Some(spec), spec.other_end()];
             for spec in ends.into_iter().flatten() {
                 conversations.values(spec, values);
             }
@@ -563,6 +575,15 @@ impl Plane {
             Self::Unkept => {}
             Self::Bytes(list) => list.clear(),
             Self::Shorts(list) => list.clear(),
+        }
+    }
+
+    /// Makes room for so many digits.
+    fn reserve(&mut self, records: usize) {
+        match self {
+            Self::Unkept => {}
+            Self::Bytes(list) => list.reserve(records),
+            Self::Shorts(list) => list.reserve(records),
         }
     }
 

@@ -70,7 +70,7 @@ impl<const N: usize> Interner<N> {
     }
 
     /// The keys, by their numbers.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &[u64; N]> + Clone {
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u64; N]> {
         self.entries.iter().map(|entry| &entry.key)
     }
 
@@ -78,6 +78,15 @@ impl<const N: usize> Interner<N> {
         self.entries.clear();
         self.bits = [0; N];
         self.slots.fill(0);
+    }
+
+    /// Makes room for so many keys; there are none yet.
+    fn reserve(&mut self, keys: usize) {
+        self.entries.reserve(keys);
+        let slots = (2 * keys).next_power_of_two();
+        if slots > self.slots.len() {
+            self.slots = vec![0; slots];
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -196,6 +205,12 @@ impl Flows {
     pub(super) fn clear(&mut self) {
         self.narrow.clear();
         self.wide.clear();
+    }
+
+    /// Makes room for so many flows and wide parts; there are none yet.
+    pub(super) fn reserve(&mut self, flows: usize, wide: usize) {
+        self.narrow.reserve(flows);
+        self.wide.reserve(wide);
     }
 
     /// Bytes of memory that they take.
@@ -327,11 +342,9 @@ impl<'c> AllFlows<'c> {
     /// as possible, and brings the two of a conversation together.
     pub(super) fn sort(&self, sorter: &mut Sorter, target: &mut Conversations) {
         target.clear(self.len());
-        let heads = |word: usize| {
-            self.chunks.iter().flat_map(move |f| f.narrow.keys().map(move |k| k[word]))
-        };
-        let place = |flow: u32| self.place(flow) as usize;
-        let order = sorter.sort_pairs(heads(0), heads(1).zip(self.numbers()), place);
+        let heads = self.chunks.iter().flat_map(|flows| flows.narrow.keys());
+        let pairs = heads.map(|key| [key[0], key[1]]).zip(self.numbers());
+        let order = sorter.sort_pairs(self.len(), pairs, |flow| self.place(flow) as usize);
         // Those of the same two hosts lie together: mostly a few.
         let mut group: Vec<(Narrow, u32, Volume)> = Vec::new();
         for flows in order.chunks(READ_TOGETHER) {
@@ -408,11 +421,15 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Forgets the values; those of a field follow.
-    pub(super) fn start(&mut self, spec: &Spec) {
+    /// Forgets the values; those of a field follow, so many.
+    pub(super) fn start(&mut self, spec: &Spec, count: usize) {
         self.is_wide = spec.bits() > 64;
         self.long.clear();
         self.wide.clear();
+        match self.is_wide {
+            true => self.wide.reserve(count),
+            false => self.long.reserve(count),
+        }
     }
 
     pub(super) fn sort(&self, sorter: &mut Sorter, sorted: &mut Sorted) {
@@ -450,14 +467,20 @@ pub(super) struct Conversations {
 impl Conversations {
     /// Forgets the conversations, and keeps the memory; so many flows follow.
     fn clear(&mut self, flows: usize) {
-        self.narrow.iter_mut().for_each(Vec::clear);
+        for words in &mut self.narrow {
+            words.clear();
+            words.reserve(flows);
+        }
         for words in &mut self.wide {
             words.clear();
             words.push(0);
         }
         self.packets.clear();
+        self.packets.reserve(2 * flows);
         self.excess.clear();
+        self.excess.reserve(2 * flows);
         self.starts.clear();
+        self.starts.reserve(2 * flows + 1);
         self.first_rows.clear();
         self.first_rows.resize(flows, 0);
         self.rows = 0;

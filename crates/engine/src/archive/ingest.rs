@@ -29,7 +29,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::builder::{
-    Chunk, Decoder, DeviceReport, RECORDS_MAX, Scratch, SegmentBuilder, SharedDevice, Spare, kept,
+    Chunk, Decoder, DeviceReport, Places, RECORDS_MAX, Scratch, SegmentBuilder, SharedDevice,
+    Spare, kept,
 };
 use super::device::{Kept, SegmentDevice};
 use super::{Archive, ArchiveError};
@@ -133,8 +134,9 @@ struct Run<'a> {
     kept: Kept,
     /// The threads that encode the columns of a segment, if there are several.
     pool: Option<rayon::ThreadPool>,
-    /// Chunks whose memory can be used again.
+    /// Chunks whose memory can be used again, and what others need until they are marked.
     chunks: Mutex<Vec<Chunk>>,
+    places: Arc<Spare<Places>>,
     /// Builders that write no segment at the moment, and what all of them encode columns in.
     builders: Mutex<Vec<SegmentBuilder>>,
     scratch: Arc<Spare<Scratch>>,
@@ -289,6 +291,7 @@ impl<'a> Ingest<'a> {
             steps: Steps::default(),
             pool: self.pool(),
             chunks: Mutex::default(),
+            places: Arc::default(),
             builders: Mutex::default(),
             scratch: Arc::default(),
         };
@@ -322,7 +325,7 @@ impl<'a> Ingest<'a> {
     /// Takes jobs until none are left and none can come.
     fn work(&self, run: &Run<'_>) {
         let fields = self.archive.settings().fields;
-        let mut decoder = Decoder::new(fields);
+        let mut decoder = Decoder::new(fields, &run.places);
         while let Some((job, running)) =
             run.steps.time(Step::Idle, || run.queue.take(|| self.is_stopped()))
         {

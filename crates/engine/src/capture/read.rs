@@ -49,8 +49,11 @@ impl<'a> Record<'a> {
 
 /// Bytes that are read first, after a start or a jump.
 const WINDOW_MIN: usize = 16 << 10;
-/// Bytes that are read at a time once reading goes on.
-const WINDOW_MAX: usize = 1 << 20;
+/// Bytes that are read at a time once reading goes on: few enough that they, and what their packets
+/// are looked up in, stay in the cache of a core.
+const WINDOW_MAX: usize = 128 << 10;
+/// Bytes that are read at once for a checksum, at most.
+const AHEAD_MAX: usize = 1 << 20;
 
 const MAGIC_MICRO: u32 = 0xA1B2_C3D4;
 const MAGIC_NANO: u32 = 0xA1B2_3C4D;
@@ -129,7 +132,7 @@ impl InterfaceState {
 
 /// Reads the packets of a capture, one after the other.
 ///
-/// There is one buffer, of 1 MiB. It grows only for a record that is longer, and only as far as
+/// There is one buffer, of 128 KiB. It grows only for a record that is longer, and only as far as
 /// the file has bytes for it: no more than twice what the record has.
 ///
 /// After an error there are no more packets, until [`seek`](Self::seek) goes elsewhere.
@@ -596,7 +599,7 @@ impl<R: Read + Seek> CaptureReader<R> {
         let here = self.position();
         let (before, need) = (bytes.start.saturating_sub(here), bytes.end.saturating_sub(here));
         if let (Ok(before), Ok(need)) = (usize::try_from(before), usize::try_from(need))
-            && need <= WINDOW_MAX
+            && need <= AHEAD_MAX
         {
             // With one read.
             self.window = self.window.max(need);

@@ -64,6 +64,7 @@ pub(super) struct Step {
 
 impl Step {
     /// Between two records that are not the same.
+    #[inline(always)]
     pub(super) fn between(before: u32, record: u32) -> Self {
         let distance = u64::from(before.abs_diff(record)).saturating_sub(1);
         let bits = 64 - distance.leading_zeros();

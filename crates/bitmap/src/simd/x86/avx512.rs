@@ -10,7 +10,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::{BitOp, scalar};
+use super::super::{BitOp, Work, scalar};
 use crate::cast::{len32, low8, low16};
 use crate::chunk::{Bits, Ids16, WORDS, id_of};
 
@@ -22,9 +22,9 @@ pub(in super::super) use words::{
 /// Ids in a register.
 const LANES: usize = 32;
 
-plain_loops! { "avx512f,avx512bw,avx512cd,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,popcnt" }
+plain_loops! { "avx512bw,avx512cd,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,lzcnt,popcnt" }
 
-recompile! { "avx512f,avx512bw,avx512cd,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,popcnt":
+recompile! { "avx512bw,avx512cd,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,lzcnt,popcnt":
     push_bits(bits: &Bits, base: u32, len: u32, target: &mut Vec<u32>)
         = scalar::push_bits(bits, base, len, target);
 }
@@ -195,7 +195,7 @@ fn meet_sixteen<'a>(
 /// Compare words, each with any, and give a bit for each.
 const ANY: i32 = _SIDD_UWORD_OPS | _SIDD_CMP_EQUAL_ANY | _SIDD_BIT_MASK;
 
-recompile! { "avx512f,avx512bw,avx512cd,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,popcnt":
+recompile! { "avx512bw,avx512cd,avx512vl,avx512vbmi2,avx512vpopcntdq,bmi1,bmi2,lzcnt,popcnt":
     and_arrays(a: &Ids16, b: &Ids16, out: &mut Ids16) -> usize = {
         if scalar::jumps(a, b) {
             return scalar::and_arrays(a, b, out);

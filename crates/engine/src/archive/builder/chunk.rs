@@ -1,15 +1,16 @@
 //! Packets that follow each other: decoded, and their flows found, apart from all others.
 //!
 //! A chunk depends only on its packets, so threads make the chunks of a capture at the same time.
-//! Where its packets lie in the segment is known later; [`join`] then makes marks and checksums of
-//! what is kept of each packet.
+//! Where its packets lie in the segment is known when all packets before are read. Until then, a
+//! chunk keeps when each was captured and where it starts; then it [marks](Chunk::mark) every 32nd
+//! of the segment, and gives that memory to chunks to come. [`join`] puts the marks together.
 
 use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::shortcut::{Shortcut, Usual};
-use super::{Ended, Own, Plane, own};
+use super::{Ended, Own, Plane, Spare, own};
 use crate::archive::device::{
     ChunkFigures, DeviceChunk, Frames, Kept, PacketDevice, PacketKey, SegmentFailed,
 };
@@ -32,24 +33,54 @@ pub(in crate::archive) struct Chunk {
     pub(super) flows: Flows,
     /// The flow of each record.
     pub(super) flow_of: Vec<u32>,
-    /// Packets that the decoder still has.
-    pending: usize,
     /// What records have for themselves.
     pub(super) own: Own,
-    /// When each record was captured, and where it starts.
-    times: Vec<u64>,
-    offsets: Vec<u64>,
-    /// The earliest and the latest time.
-    time_range: Option<(u64, u64)>,
+    records: usize,
+    /// Where records are, until they are marked.
+    places: Places,
+    /// Lists of places that nobody uses.
+    spare: Arc<Spare<Places>>,
+    marks: ChunkMarks,
     base: u64,
-    /// Checksums of the bytes from the start of the chunk to each record, and to its end, if there
-    /// are to be any.
-    sums: Option<Vec<u32>>,
     end: u64,
     pub(super) wire_bytes: u64,
     pub(super) captured_bytes: u64,
     /// Its packets, if a device has them: then there are no flows here.
     on_device: Option<OnDevice>,
+}
+
+/// Where in the capture records are.
+#[derive(Debug, Default)]
+pub(in crate::archive) struct Places {
+    each: Vec<Place>,
+    /// Checksums of the bytes from the start of the chunk to each record, and to its end, if there
+    /// are to be any.
+    sums: Option<Vec<u32>>,
+}
+
+/// Where a record starts, and when it was captured.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    offset: u64,
+    time: u64,
+}
+
+/// The earliest and the latest time of some records.
+fn time_range(places: &[Place]) -> Option<(u64, u64)> {
+    let first = places.first()?.time;
+    let widen =
+        |(least, most): (u64, u64), place: &Place| (least.min(place.time), most.max(place.time));
+    Some(places.iter().fold((first, first), widen))
+}
+
+/// The marks of a chunk whose place in its segment is known.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ChunkMarks {
+    /// The times of the records that belong to the last mark before the chunk.
+    head: Option<(u64, u64)>,
+    marks: Vec<Mark>,
+    /// The checksums up to each mark, and to the end.
+    sums: Option<Vec<u32>>,
 }
 
 /// What a thread needs to make chunks, one after the other.
@@ -62,11 +93,15 @@ pub(in crate::archive) struct Decoder {
     headers: Headers,
     /// Only what belongs to single packets is ever set here.
     usual_headers: Headers,
+    /// The records of the last chunk, its flows and their wide parts: the next one probably has
+    /// about as many.
+    expected: [usize; 3],
+    spare: Arc<Spare<Places>>,
 }
 
 impl Decoder {
-    /// For chunks that keep these fields of packets.
-    pub(in crate::archive) fn new(keep: FieldSet) -> Self {
+    /// For chunks that keep these fields of packets, and use memory that others have used.
+    pub(in crate::archive) fn new(keep: FieldSet, spare: &Arc<Spare<Places>>) -> Self {
         let keep = super::with_both_ends(keep);
         Self {
             mask: fields::mask(keep),
@@ -74,6 +109,8 @@ impl Decoder {
             pending: Pending::default(),
             headers: Headers::default(),
             usual_headers: Headers::default(),
+            expected: [0; 3],
+            spare: Arc::clone(spare),
         }
     }
 
@@ -132,8 +169,6 @@ struct Pending {
     own: [[u16; BATCH]; OWN_DIGITS],
     /// What their lengths are above the least of their classes.
     excess: [u32; BATCH],
-    times: [u64; BATCH],
-    offsets: [u64; BATCH],
 }
 
 impl Default for Pending {
@@ -149,8 +184,6 @@ impl Default for Pending {
             wide_len: 0,
             own: [[0; BATCH]; OWN_DIGITS],
             excess: [0; BATCH],
-            times: [0; BATCH],
-            offsets: [0; BATCH],
         }
     }
 }
@@ -195,6 +228,17 @@ fn narrow_key(packet: &Packet<'_>, mask: &Narrow) -> Narrow {
     masked(&key, mask)
 }
 
+/// The places of the bits that are set.
+#[inline(always)]
+fn bits(mut left: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = left.trailing_zeros() as usize;
+        // Without the lowest bit.
+        left &= left.checked_sub(1)?;
+        Some(place)
+    })
+}
+
 #[inline(always)]
 fn masked(key: &Narrow, mask: &Narrow) -> Narrow {
     std::array::from_fn(|word| key[word] & mask[word])
@@ -207,13 +251,12 @@ impl Chunk {
         Self {
             flows: Flows::new(),
             flow_of: Vec::new(),
-            pending: 0,
             own: own(keep),
-            times: Vec::new(),
-            offsets: Vec::new(),
-            time_range: None,
+            records: 0,
+            places: Places::default(),
+            spare: Arc::default(),
+            marks: ChunkMarks::default(),
             base: 0,
-            sums: None,
             end: 0,
             wire_bytes: 0,
             captured_bytes: 0,
@@ -230,25 +273,40 @@ impl Chunk {
         with_sums: bool,
     ) {
         decoder.start();
-        self.pending = 0;
         self.flows.clear();
         self.flow_of.clear();
         self.own.iter_mut().for_each(Plane::clear);
-        self.times.clear();
-        self.offsets.clear();
-        self.time_range = None;
+        self.records = 0;
+        self.spare = Arc::clone(&decoder.spare);
+        if self.places.each.capacity() == 0 {
+            self.places = self.spare.take();
+        }
+        self.places.each.clear();
+        self.places.sums = with_sums.then(|| self.places.sums.take().unwrap_or_default());
+        self.places.sums.iter_mut().for_each(Vec::clear);
+        self.reserve(decoder.expected);
+        self.marks = ChunkMarks::default();
         (self.wire_bytes, self.captured_bytes) = (0, 0);
         self.on_device = None;
         self.base = reader.position();
         self.end = self.base;
-        self.sums = with_sums.then(Vec::new);
         if with_sums {
             reader.start_sum(self.base);
         }
     }
 
+    /// Makes room for about so many records, flows and wide parts: lists that grow bit by bit are
+    /// copied, and leave memory behind that was used once.
+    fn reserve(&mut self, expected: [usize; 3]) {
+        let [records, flows, wide] = expected.map(|count| count + count / 4);
+        self.flows.reserve(flows, wide);
+        self.flow_of.reserve(records);
+        self.own.iter_mut().for_each(|plane| plane.reserve(records));
+        self.places.each.reserve(records);
+    }
+
     pub(in crate::archive) fn records(&self) -> usize {
-        self.flow_of.len().max(self.offsets.len()) + self.pending
+        self.records
     }
 
     /// Its flows, and their wide parts counted twice if these are more.
@@ -296,8 +354,12 @@ impl Chunk {
 
     /// Bytes of memory that it takes.
     pub(in crate::archive) fn bytes(&self) -> usize {
-        let of_record = size_of::<(u32, u64, u64, u32)>() + 2 * OWN_DIGITS;
-        self.flows.bytes() + of_record * self.offsets.capacity().max(self.flow_of.capacity())
+        let of_record = size_of::<u32>() + 2 * OWN_DIGITS;
+        let of_place = size_of::<Place>() + size_of::<u32>();
+        self.flows.bytes()
+            + of_record * self.flow_of.capacity()
+            + of_place * self.places.each.capacity()
+            + size_of::<Mark>() * self.marks.marks.capacity()
     }
 
     /// Takes in packets until it has so many, or the reader has reached an offset. What is wrong
@@ -319,7 +381,7 @@ impl Chunk {
                     } else if !self.send(&record) {
                         return Ok(Ended::Full);
                     }
-                    if let Some(sums) = &mut self.sums {
+                    if let Some(sums) = &mut self.places.sums {
                         sums.push(reader.sum_to(offset));
                     }
                 }
@@ -350,12 +412,12 @@ impl Chunk {
     /// Takes in a packet that goes to the device; returns whether the device goes on.
     #[inline(always)]
     fn send(&mut self, record: &Record<'_>) -> bool {
-        self.take_times(&[record.time_ns]);
         let Some(on_device) = &mut self.on_device else { return false };
         let Some(frames) = &mut on_device.frames else { return false };
         self.wire_bytes += u64::from(record.wire_len);
         self.captured_bytes += record.data.len() as u64;
-        self.offsets.push(record.offset);
+        self.records += 1;
+        self.places.each.push(Place { offset: record.offset, time: record.time_ns });
         let interface = u16::try_from(record.interface).unwrap_or(u16::MAX);
         frames.push((record.link.0, interface), record.wire_len, record.data);
         !frames.is_full() || on_device.send(true)
@@ -371,9 +433,9 @@ impl Chunk {
         self.on_device = None;
     }
 
-    /// Whether its packets start at the same places of the capture, and it ends at the same.
+    /// Whether it has as many packets, at the same places of the capture as far as both are marked.
     pub(in crate::archive) fn has_places_of(&self, other: &Self) -> bool {
-        (self.end, &self.offsets) == (other.end, &other.offsets)
+        (self.end, self.records, &self.marks) == (other.end, other.records, &other.marks)
     }
 
     /// The bytes of the capture that it has.
@@ -389,7 +451,8 @@ impl Chunk {
             return Err(failed);
         }
         let refused = on_device.chunk.refused()?;
-        let offset = |&record: &u32| self.offsets.get(record as usize).copied();
+        let place = |&record: &u32| self.places.each.get(record as usize);
+        let offset = |record: &u32| place(record).map(|place| place.offset);
         let ascend = refused.is_sorted_by(|a, b| a < b);
         let offsets: Option<Vec<u64>> = refused.iter().map(offset).collect();
         offsets.filter(|_| ascend).ok_or(SegmentFailed::Disorder)
@@ -417,10 +480,35 @@ impl Chunk {
         reader: &mut CaptureReader<R>,
     ) {
         self.settle(decoder);
+        decoder.expected = [self.flow_of.len(), self.flows.len(), self.flows.wide.len()];
         self.end = reader.position();
-        if let Some(sums) = &mut self.sums {
+        if let Some(sums) = &mut self.places.sums {
             sums.push(reader.sum_to(self.end));
         }
+    }
+
+    /// Marks every 32nd record of the segment, where so many records are before the chunk. It is
+    /// complete; what was known of each record is forgotten.
+    pub(in crate::archive) fn mark(&mut self, before: usize) {
+        let Places { each, sums } = &self.places;
+        let every = MARK_RECORDS as usize;
+        let first = (before.next_multiple_of(every) - before).min(each.len());
+        let (head, rest) = each.split_at(first);
+        let mark = |some: &[Place]| {
+            let (time_min, time_max) = time_range(some)?;
+            Some(Mark { offset: some.first()?.offset, time_min, time_max })
+        };
+        // The last of the checksums is that of the whole chunk.
+        let of_marks = |sums: &Vec<u32>| {
+            let marked = sums[first..each.len()].iter().step_by(every);
+            marked.chain(sums.last()).copied().collect()
+        };
+        self.marks = ChunkMarks {
+            head: time_range(head),
+            marks: rest.chunks(every).filter_map(mark).collect(),
+            sums: sums.as_ref().map(of_marks),
+        };
+        self.spare.put(std::mem::take(&mut self.places));
     }
 
     /// Takes in a packet.
@@ -428,10 +516,10 @@ impl Chunk {
     fn push(&mut self, decoder: &mut Decoder, record: &Record<'_>) {
         self.wire_bytes += u64::from(record.wire_len);
         self.captured_bytes += record.data.len() as u64;
-        let Decoder { mask, shortcut, pending, headers, usual_headers } = decoder;
+        let Decoder { mask, shortcut, pending, headers, usual_headers, .. } = decoder;
         let at = pending.len % BATCH;
-        pending.times[at] = record.time_ns;
-        pending.offsets[at] = record.offset;
+        self.records += 1;
+        self.places.each.push(Place { offset: record.offset, time: record.time_ns });
         pending.excess[at] = fields::length_excess(record.wire_len);
         if shortcut.take(record, &mut pending.usual[at]) {
             pending.is_usual |= 1 << at;
@@ -445,7 +533,6 @@ impl Chunk {
             pending.key_of(at, &packet, &mut self.flows, mask);
         }
         pending.len = at + 1;
-        self.pending = pending.len;
         if pending.len == BATCH {
             self.settle(decoder);
         }
@@ -454,13 +541,27 @@ impl Chunk {
     /// Looks up the flows of the pending packets.
     fn settle(&mut self, decoder: &mut Decoder) {
         let Decoder { mask, shortcut, pending, headers, .. } = decoder;
-        self.pending = 0;
         let len = std::mem::take(&mut pending.len).min(BATCH);
         if len == 0 {
             return;
         }
         let is_usual = std::mem::take(&mut pending.is_usual);
-        // Slots were fetched as packets came, keys are fetched now.
+        // Step by step for all of them: so their memory reads overlap, and no step waits for a
+        // branch that could go either way at each packet.
+        let mut flows = [0; BATCH];
+        let mut unknown = 0_u32;
+        for at in bits(is_usual) {
+            let flow = shortcut.find(&pending.usual[at]);
+            flows[at] = flow.unwrap_or(0);
+            unknown |= u32::from(flow.is_none()) << at;
+        }
+        for at in bits(unknown) {
+            packet::decode(LinkType::ETHERNET, false, pending.usual[at].head(), headers);
+            let (link, interface) = (LinkType::ETHERNET, pending.interfaces[at]);
+            let packet = Packet { headers, link, interface, wire_len: 0 };
+            pending.key_of(at, &packet, &mut self.flows, mask);
+        }
+        // Slots were fetched as keys came, what they lead to is fetched now.
         let wide = &pending.wide[..std::mem::take(&mut pending.wide_len).min(BATCH)];
         wide.iter().for_each(|(_, _, hash)| self.flows.wide.prefetch_key(*hash));
         for (at, part, hash) in wide {
@@ -469,26 +570,13 @@ impl Chunk {
             pending.hashes[*at] = self.flows.narrow.hash(key);
             self.flows.narrow.prefetch_slot(pending.hashes[*at]);
         }
-        let others = (0..len).filter(|at| is_usual >> at & 1 == 0);
-        others.for_each(|at| self.flows.narrow.prefetch_key(pending.hashes[at]));
-        let mut flows = [0; BATCH];
-        for (at, flow) in flows[..len].iter_mut().enumerate() {
-            let usual = &pending.usual[at];
-            *flow = if is_usual >> at & 1 == 0 {
-                self.flows.narrow.number(&pending.keys[at], pending.hashes[at])
-            } else if let Some(flow) = shortcut.find(usual) {
-                flow
-            } else {
-                packet::decode(LinkType::ETHERNET, false, usual.head(), headers);
-                let (link, interface) = (LinkType::ETHERNET, pending.interfaces[at]);
-                let packet = Packet { headers, link, interface, wire_len: 0 };
-                let key = narrow_key(&packet, mask);
-                let flow = self.flows.narrow.number(&key, self.flows.narrow.hash(&key));
-                shortcut.remember(usual, flow);
-                flow
-            };
-            self.flows.narrow.prefetch_entry(*flow);
+        let others = u32::MAX >> (BATCH - len) & !is_usual | unknown;
+        bits(others).for_each(|at| self.flows.narrow.prefetch_key(pending.hashes[at]));
+        for at in bits(others) {
+            flows[at] = self.flows.narrow.number(&pending.keys[at], pending.hashes[at]);
         }
+        bits(unknown).for_each(|at| shortcut.remember(&pending.usual[at], flows[at]));
+        flows[..len].iter().for_each(|&flow| self.flows.narrow.prefetch_entry(flow));
         for (&flow, &excess) in flows[..len].iter().zip(&pending.excess) {
             self.flows.add(flow, excess);
         }
@@ -496,23 +584,13 @@ impl Chunk {
         for (plane, digits) in self.own.iter_mut().zip(&pending.own) {
             plane.extend(&digits[..len]);
         }
-        self.take_times(&pending.times[..len]);
-        self.offsets.extend_from_slice(&pending.offsets[..len]);
     }
 
-    /// Takes in when records were captured.
-    #[inline(always)]
-    fn take_times(&mut self, times: &[u64]) {
-        let Some(&first) = times.first() else { return };
-        let (least, most) = self.time_range.unwrap_or((first, first));
-        let range = times.iter().fold((least, most), |(a, b), &time| (a.min(time), b.max(time)));
-        self.time_range = Some(range);
-        self.times.extend_from_slice(times);
-    }
-
-    /// The times of its earliest and its latest packet.
+    /// The times of its earliest and its latest packet, once these are marked.
     pub(super) fn times(&self) -> Option<(u64, u64)> {
-        self.time_range
+        let marks = self.marks.marks.iter().map(|mark| (mark.time_min, mark.time_max));
+        let ranges = self.marks.head.into_iter().chain(marks);
+        ranges.reduce(|(a, b), (least, most)| (a.min(least), b.max(most)))
     }
 
     /// Appends a record whose flow is known by its key; what it has for itself is appended by
@@ -528,6 +606,7 @@ impl Chunk {
         let flow = self.flows.narrow.number(key, hash);
         self.flows.add(flow, excess);
         self.flow_of.push(flow);
+        self.records += 1;
     }
 
     /// Appends what some records have for themselves.
@@ -538,45 +617,29 @@ impl Chunk {
     }
 }
 
-/// The marks of packets in chunks that follow each other, and their checksums if they have any;
+/// The marks of chunks that follow each other, and the checksums of their packets if they have any;
 /// `head` is the checksum of the bytes before the first chunk, and where they start.
 pub(super) fn join(chunks: &[Chunk], head: (u64, u32)) -> (Vec<Mark>, Option<PieceSums>) {
-    let records: usize = chunks.iter().map(Chunk::records).sum();
-    let every = MARK_RECORDS as usize;
-    let mut marks: Vec<Mark> = Vec::with_capacity(records.div_ceil(every));
-    let is_summed = chunks.first().is_some_and(|chunk| chunk.sums.is_some());
+    let count = chunks.iter().map(|chunk| chunk.marks.marks.len()).sum();
+    let mut all: Vec<Mark> = Vec::with_capacity(count);
+    let is_summed = chunks.first().is_some_and(|chunk| chunk.marks.sums.is_some());
     let mut pieces = is_summed.then(|| Sums::new(head));
-    let mut before = 0;
     for chunk in chunks {
-        let count = chunk.records();
-        // The first ones may still belong to the last mark of the chunk before.
-        let mut at = 0;
-        while at < count {
-            let room = every - (before + at) % every;
-            let end = count.min(at + room);
-            if room == every {
-                let (offset, time) = (chunk.offsets[at], chunk.times[at]);
-                if let (Some(pieces), Some(sums)) = (&mut pieces, &chunk.sums) {
-                    pieces.cut(offset - chunk.base, sums[at]);
-                }
-                marks.push(Mark { offset, time_min: time, time_max: time });
-            }
-            if let Some(mark) = marks.last_mut() {
-                for &time in &chunk.times[at..end] {
-                    mark.time_min = mark.time_min.min(time);
-                    mark.time_max = mark.time_max.max(time);
-                }
-            }
-            at = end;
+        let ChunkMarks { head, marks, sums } = &chunk.marks;
+        if let (Some((least, most)), Some(last)) = (*head, all.last_mut()) {
+            (last.time_min, last.time_max) = (last.time_min.min(least), last.time_max.max(most));
         }
-        if let (Some(pieces), Some(sums)) = (&mut pieces, &chunk.sums) {
+        all.extend_from_slice(marks);
+        if let (Some(pieces), Some(sums)) = (&mut pieces, sums) {
+            for (mark, &sum) in marks.iter().zip(sums) {
+                pieces.cut(mark.offset - chunk.base, sum);
+            }
             pieces.pass(chunk.end - chunk.base, sums.last().copied().unwrap_or(0));
         }
-        before += count;
     }
     let end = chunks.last().map_or(head.0, |chunk| chunk.end);
     let sums = pieces.map(|pieces| PieceSums { start: head.0, end, sums: pieces.end() });
-    (marks, sums)
+    (all, sums)
 }
 
 /// Makes checksums of pieces from checksums of everything up to where they start.

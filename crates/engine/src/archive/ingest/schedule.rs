@@ -110,7 +110,8 @@ impl Queue {
         if work.streams[at].ended && work.streams[at].reading == 0 {
             work.streams.remove(at);
         }
-        work.held = work.held.saturating_sub(bytes(&progressed.unused));
+        let given_back = bytes(&progressed.unused) + progressed.freed;
+        work.held = work.held.saturating_sub(given_back);
         for whole in progressed.whole.drain(..) {
             begin(&whole);
             work.whole.push_back(whole);

@@ -86,7 +86,7 @@ struct Reached {
 /// A segment that is being put together.
 struct Segment {
     source: SourceFile,
-    records: u64,
+    records: usize,
     room: Room,
     chunks: Vec<Chunk>,
 }
@@ -141,6 +141,8 @@ pub(super) struct Progressed {
     pub(super) whole: Vec<WholeSegment>,
     /// Chunks that are not needed.
     pub(super) unused: Vec<Chunk>,
+    /// Bytes of memory that chunks do not need any more.
+    pub(super) freed: usize,
     pub(super) error: Option<ArchiveError>,
     /// Bytes and packets that were put together.
     pub(super) bytes: u64,
@@ -276,13 +278,16 @@ impl Stream {
     /// Takes in a window that fits.
     fn take(&mut self, window: WindowRead, progressed: &mut Progressed) {
         progressed.bytes += window.end.saturating_sub(self.at.position);
-        for ReadChunk { chunk, layout, told } in window.chunks {
+        for ReadChunk { mut chunk, layout, told } in window.chunks {
             progressed.packets += chunk.records() as u64;
             if !self.segment.room.take(&chunk) {
                 progressed.whole.push(self.close(false, String::new(), false));
                 self.segment.room.take(&chunk);
             }
-            self.segment.records += chunk.records() as u64;
+            let held = chunk.bytes();
+            chunk.mark(self.segment.records);
+            progressed.freed += held.saturating_sub(chunk.bytes());
+            self.segment.records += chunk.records();
             self.at.position = chunk.end();
             // Sections that change nothing may have come before a window whose start was guessed.
             if layout.known > self.at.layout.known {
@@ -321,7 +326,8 @@ impl Stream {
         (whole.damage, whole.cut_short) = (damage, cut_short);
         source.part = source.part.saturating_add(1);
         source.start = end;
-        source.records_before = source.records_before.saturating_add(std::mem::take(records));
+        let records = std::mem::take(records) as u64;
+        source.records_before = source.records_before.saturating_add(records);
         *room = Room::new(self.records_max);
         WholeSegment {
             input: self.input,

@@ -84,8 +84,11 @@ impl Ingest<'_> {
         chunks: Vec<Chunk>,
     ) -> Result<Vec<Chunk>, ArchiveError> {
         let path = &shared.path;
-        let mut decoder = Decoder::new(self.archive.settings().fields);
+        let mut decoder = Decoder::new(self.archive.settings().fields, &run.places);
+        let mut records = 0;
         let read_again = |mut old: Chunk| {
+            let before = records;
+            records += old.records();
             if old.on_device().is_none() {
                 return Ok(old);
             }
@@ -104,6 +107,7 @@ impl Ingest<'_> {
                     reader.next()?;
                 }
                 chunk.finish(&mut decoder, &mut reader);
+                chunk.mark(before);
                 Ok(())
             };
             read().map_err(ArchiveError::capture(path))?;

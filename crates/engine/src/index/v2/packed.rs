@@ -21,6 +21,8 @@
 
 use std::ops::Range;
 
+use tapdex_bitmap::{Work, run};
+
 use super::bits::{Reader, bits_of, push_varint, varint_len};
 
 /// Numbers of a block.
@@ -67,6 +69,26 @@ fn push_planes(numbers: &[u32; BLOCK], len: usize, bits: u32, target: &mut Vec<u
 
 /// Appends a block of 1 to 128 numbers.
 pub(super) fn push_block(numbers: &[u32], target: &mut Vec<u8>) {
+    run(PushBlock { numbers, target });
+}
+
+/// A block that is to be appended.
+struct PushBlock<'b> {
+    numbers: &'b [u32],
+    target: &'b mut Vec<u8>,
+}
+
+impl Work for PushBlock<'_> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run(self) {
+        push_block_by(self.numbers, self.target);
+    }
+}
+
+#[inline(always)]
+fn push_block_by(numbers: &[u32], target: &mut Vec<u8>) {
     let len = numbers.len().min(BLOCK);
     let numbers = &numbers[..len];
     let plane = len.div_ceil(8);

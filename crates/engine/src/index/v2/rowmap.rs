@@ -19,6 +19,8 @@
 //! blocks: w bits of the first record, then for each other row the code of its class and its bits
 //! ```
 
+use tapdex_bitmap::{Work, run};
+
 use super::super::rowmap::{
     CODE_BITS_MAX, CODES, CONTEXTS, Codes, Lengths, SYMBOLS_MAX, Step, code_lengths,
     codes_with_lengths, lengths_bytes, lengths_len, record_bits,
@@ -70,6 +72,7 @@ impl<'s> Starts<'s> {
 }
 
 impl Borders for Starts<'_> {
+    #[inline(always)]
     fn next(&mut self, row: u32) -> Result<(u32, u32, u32), IndexError> {
         while self.flow + 2 < self.starts.len() && self.starts[self.flow + 1] <= row {
             self.flow += 1;
@@ -114,6 +117,7 @@ struct Walk<'b, B> {
 
 impl<'b, B: Borders> Walk<'b, B> {
     /// At the first row of a block.
+    #[inline(always)]
     fn new(borders: &'b mut B, row: u32, record: u32) -> Result<Self, IndexError> {
         let (flow, first, end) = borders.next(row)?;
         let context = if first == row { AT_SECOND_RECORD } else { behind(0) };
@@ -146,6 +150,7 @@ impl<'b, B: Borders> Walk<'b, B> {
 }
 
 /// Passes each step of a block to `each`: its context and itself.
+#[inline(always)]
 fn steps<B: Borders>(
     borders: &mut B,
     first_row: u32,
@@ -209,6 +214,7 @@ impl Encoder {
     }
 
     /// The bytes of a block.
+    #[inline(always)]
     fn block<B: Borders>(
         &mut self,
         borders: &mut B,
@@ -223,6 +229,48 @@ impl Encoder {
             block.put(u64::from(code >> 4) | step.low << code_bits, code_bits + step.low_bits);
         })?;
         Ok(block.end())
+    }
+}
+
+/// Counts how often each context has each symbol in some blocks.
+struct CountSteps<'s, I> {
+    borders: Starts<'s>,
+    blocks: I,
+}
+
+impl<'r, I: Iterator<Item = (u32, &'r [u32])>> Work for CountSteps<'_, I> {
+    type Result = Result<[[u64; SYMBOLS_MAX]; CONTEXTS], IndexError>;
+
+    #[inline(always)]
+    fn run(mut self) -> Self::Result {
+        let mut counts = [[0; SYMBOLS_MAX]; CONTEXTS];
+        for (row, block) in self.blocks {
+            let count = |context: usize, step: Step| counts[context][step.symbol] += 1;
+            steps(&mut self.borders, row, block, count)?;
+        }
+        Ok(counts)
+    }
+}
+
+/// Makes the bytes of some blocks, and says where each ends.
+struct EncodeBlocks<'s, I> {
+    encoder: Encoder,
+    borders: Starts<'s>,
+    blocks: I,
+}
+
+impl<'r, I: Iterator<Item = (u32, &'r [u32])>> Work for EncodeBlocks<'_, I> {
+    type Result = Result<(Vec<u8>, Vec<usize>), IndexError>;
+
+    #[inline(always)]
+    fn run(mut self) -> Self::Result {
+        let mut bytes = Vec::with_capacity(BLOCKS_TOGETHER * BLOCK_ROWS);
+        let mut ends = Vec::with_capacity(BLOCKS_TOGETHER);
+        for (row, block) in self.blocks {
+            bytes.extend_from_slice(self.encoder.block(&mut self.borders, row, block)?);
+            ends.push(bytes.len());
+        }
+        Ok((bytes, ends))
     }
 }
 
@@ -246,12 +294,7 @@ pub(super) fn encode(
     };
     let mut counts = [[0; SYMBOLS_MAX]; CONTEXTS];
     let counted = parallel.map(tasks.clone(), |row| {
-        let mut counts = [[0; SYMBOLS_MAX]; CONTEXTS];
-        let mut borders = Starts::at(starts, row);
-        for (row, block) in blocks(row) {
-            steps(&mut borders, row, block, |context, step| counts[context][step.symbol] += 1)?;
-        }
-        Ok::<_, IndexError>(counts)
+        run(CountSteps { borders: Starts::at(starts, row), blocks: blocks(row) })
     });
     for some in counted {
         let some = some?;
@@ -261,15 +304,8 @@ pub(super) fn encode(
     let lengths: Lengths = counts.map(|counts| code_lengths(&counts));
     let codes = codes_with_lengths(&lengths);
     let encoded = parallel.map(tasks, |row| {
-        let mut encoder = Encoder::new(record_bits, codes);
-        let mut borders = Starts::at(starts, row);
-        let mut bytes = Vec::with_capacity(BLOCKS_TOGETHER * BLOCK_ROWS);
-        let mut ends = Vec::with_capacity(BLOCKS_TOGETHER);
-        for (row, block) in blocks(row) {
-            bytes.extend_from_slice(encoder.block(&mut borders, row, block)?);
-            ends.push(bytes.len());
-        }
-        Ok::<_, IndexError>((bytes, ends))
+        let encoder = Encoder::new(record_bits, codes);
+        run(EncodeBlocks { encoder, borders: Starts::at(starts, row), blocks: blocks(row) })
     });
     let encoded = encoded.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut starts_of_blocks = Vec::with_capacity(records.len() / BLOCK_ROWS + 1);

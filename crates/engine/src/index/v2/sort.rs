@@ -62,6 +62,7 @@ pub(crate) struct Sorter {
     short: [Vec<(u32, u32)>; 2],
     long: [Vec<(u64, u32)>; 2],
     runs: [Vec<(u64, Run)>; 2],
+    firsts: Vec<u64>,
 }
 
 fn low(value: u128) -> u64 {
@@ -86,12 +87,14 @@ impl Sorter {
     /// Sorts entries by their values, those of the same value by their numbers.
     pub(crate) fn sort_values(&mut self, values: &[u64], sorted: &mut Sorted) {
         sorted.clear();
-        let most = values.iter().copied().max().unwrap_or(0);
-        if most < SMALL {
-            return sort_small(values, usize::try_from(most).unwrap_or(0), sorted);
+        // The greatest value has no higher bit than these, which are found many at a time.
+        let bits = values.iter().fold(0, |bits, value| bits | value);
+        if bits < SMALL {
+            return sort_small(values, usize::try_from(bits).unwrap_or(0), sorted);
         }
         let runs = 1 + values.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        if runs > values.len() / 2 && u32::try_from(most).is_ok() {
+        sorted.entries.reserve(values.len());
+        if runs > values.len() / 2 && u32::try_from(bits).is_ok() {
             let [items, other] = &mut self.short;
             items.clear();
             let short = |value: u64| u32::try_from(value).unwrap_or(0);
@@ -123,22 +126,28 @@ impl Sorter {
         sorted.starts.push(index32(values.len()));
     }
 
-    /// The numbers of pairs of words in the order of the pairs; of equals the first comes first.
-    /// The second words come with the numbers; `place` says which of the first words is a number's.
+    /// The numbers of so many pairs of words in the order of the pairs; of equals the first comes
+    /// first. `place` says which of the pairs is a number's.
     pub(crate) fn sort_pairs(
         &mut self,
-        first: impl Iterator<Item = u64> + Clone,
-        second: impl Iterator<Item = (u64, u32)>,
+        count: usize,
+        pairs: impl Iterator<Item = ([u64; 2], u32)>,
         place: impl Fn(u32) -> usize,
     ) -> Vec<u32> {
         let [items, other] = &mut self.long;
         items.clear();
-        items.extend(second);
+        items.reserve(count);
+        let firsts = &mut self.firsts;
+        firsts.clear();
+        firsts.reserve(count);
+        // Pairs may lie far apart in memory, and are read once.
+        items.extend(pairs.map(|([first, second], number)| {
+            firsts.push(first);
+            (second, number)
+        }));
         radix_sort(items, other);
-        let one = first.clone().next().unwrap_or(0);
-        if first.clone().any(|word| word != one) {
-            let words: Vec<u64> = first.collect();
-            items.iter_mut().for_each(|item| item.0 = words[place(item.1)]);
+        if firsts.windows(2).any(|pair| pair[0] != pair[1]) {
+            items.iter_mut().for_each(|item| item.0 = firsts[place(item.1)]);
             radix_sort(items, other);
         }
         items.iter().map(|&(_, number)| number).collect()
@@ -161,7 +170,7 @@ impl Sorter {
     }
 }
 
-/// Sorts entries by values that are at most `most`, in one pass.
+/// Sorts entries by values that are at most `most`, and below [`SMALL`], in one pass.
 fn sort_small(values: &[u64], most: usize, sorted: &mut Sorted) {
     let small = |value: u64| usize::try_from(value).unwrap_or(0);
     let mut next = vec![0_u32; most + 1];
@@ -260,10 +269,9 @@ mod tests {
                 Sorter::default().sort_keys::<6>(keys.len(), |at, word| keys[at][word]),
                 expected
             );
-            let words = |word: usize| keys.iter().map(move |key| key[word]);
+            let pairs = keys.iter().map(|key| [key[0], key[1]]).zip(0..);
             expected.sort_by_key(|&number| (&keys[number as usize][..2], number));
-            let second = words(1).zip(0..);
-            let found = Sorter::default().sort_pairs(words(0), second, |number| number as usize);
+            let found = Sorter::default().sort_pairs(999, pairs, |number| number as usize);
             assert_eq!(found, expected);
         }
         assert_eq!(Sorter::default().sort_keys::<6>(0, |_, _| 0), []);
