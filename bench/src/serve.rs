@@ -53,11 +53,14 @@ const ANSWER_TIME: Duration = Duration::from_secs(60);
 const LIGHT: [&str; 4] = [
     "/api/v1/count?q=tcp+port+443",
     "/api/v1/count?q=host+10.1.1.173+and+udp+port+53",
-    "/api/v1/top?field=src&n=10&q=udp+port+53",
+    "/api/v1/count?q=net+10.0.0.0/8+and+not+port+22",
     "/api/v1/search?limit_packets=20&q=host+10.1.1.173",
 ];
-const HEAVY: [&str; 2] =
-    ["/api/v1/packets?q=tcp+port+443", "/api/v1/count?q=tcp%5B20:4%5D+%3D+0x47455420"];
+const HEAVY: [&str; 3] = [
+    "/api/v1/packets?q=tcp+port+443",
+    "/api/v1/count?q=tcp%5B20:4%5D+%3D+0x47455420",
+    "/api/v1/flows?n=100&sort=duration&q=udp",
+];
 
 /// A server that ends with this.
 struct Server {

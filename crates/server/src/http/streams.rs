@@ -298,15 +298,22 @@ async fn start(
     turn: Turn,
     kind: &'static str,
 ) -> Result<Response<Body>, ApiError> {
-    let counted = count_stream(app)?;
+    let weight = stream.weight();
+    // Light ones are over soon, whether their client takes them or not.
+    let counted = match weight {
+        Weight::Light => None,
+        Weight::Heavy => Some(count_stream(app)?),
+    };
     let full = |_| {
         let text = "too many questions are waiting already";
         ApiError::new(StatusCode::TOO_MANY_REQUESTS, text).with_retry(5)
     };
-    let weight = stream.weight();
+    // Before anything is given out: what cannot be written down is not given. Of a few lines, the
+    // last one waits until they are written down; that is enough.
+    if weight == Weight::Heavy || !matches!(stream.form, Form::Lines) {
+        append(app, &stream.entry("started")).await?;
+    }
     let place = app.lanes.enter(weight, stream.identity.name()).await.map_err(full)?;
-    // Before anything is given out: what cannot be written down is not given.
-    append(app, &stream.entry("started")).await?;
     let id = app.registry.start(&owner(&stream.identity))?;
     let control = Control::default();
     let (source, sink) = pipe(&control, app.settings.stall_time);
@@ -353,7 +360,7 @@ struct Work {
     app: Arc<App>,
     control: Control,
     id: String,
-    _held: (Turn, Counted),
+    _held: (Turn, Option<Counted>),
 }
 
 impl Work {
