@@ -113,7 +113,14 @@ pub struct State {
 
 /// A lock that is held until this is dropped.
 #[derive(Debug)]
-pub struct Lock(#[allow(dead_code, reason = "closing the file gives up the lock")] File);
+pub struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file would not do: a process that is just being started has it open, too.
+        let _ = self.0.unlock();
+    }
+}
 
 impl State {
     /// Where the state is unless somebody says otherwise: `$XDG_STATE_HOME/tapdex`, or
