@@ -45,7 +45,7 @@ use crate::lock;
 use crate::state::{Stamp, State, StateError};
 use crate::tls::Fingerprint;
 use roles::{Limits, May, ROLES_LEN_MAX, Role, RoleError, Roles};
-use tokens::{LOCAL, Presented, Standing, TOKENS_NAME, TokenError, TokenId, Tokens};
+use tokens::{LOCAL, Presented, Standing, TOKENS_NAME, Token, TokenError, TokenId, Tokens};
 
 /// The name of the file that people write roles into.
 const ROLES_NAME: &str = "roles.toml";
@@ -304,15 +304,7 @@ impl Door {
             }
             (None, None) => return Err(Refusal::Missing),
         };
-        let id = token.id;
-        match token.standing(now_ns) {
-            Standing::Revoked => return Err(Refusal::Revoked { id }),
-            Standing::Expired => return Err(Refusal::Expired { id }),
-            Standing::Valid => {}
-        }
-        let role = lists.roles.get(&token.role);
-        let role = role.ok_or_else(|| Refusal::RoleUnknown { id, role: token.role.clone() })?;
-        Ok(self.identity(&token.name, Arc::clone(role), Some(id), peer))
+        self.of_token(&lists, token, peer, now_ns)
     }
 
     /// Somebody who was let in before and has left something to be done, by the id of the token; by
@@ -326,15 +318,7 @@ impl Door {
         }
         let token = lists.tokens.iter().find(|token| token.id.to_string() == owner);
         let token = token.ok_or(Refusal::Unknown { claimed: None })?;
-        let id = token.id;
-        match token.standing(now_ns) {
-            Standing::Revoked => return Err(Refusal::Revoked { id }),
-            Standing::Expired => return Err(Refusal::Expired { id }),
-            Standing::Valid => {}
-        }
-        let role = lists.roles.get(&token.role);
-        let role = role.ok_or_else(|| Refusal::RoleUnknown { id, role: token.role.clone() })?;
-        Ok(self.identity(&token.name, Arc::clone(role), Some(id), nowhere))
+        self.of_token(&lists, token, nowhere, now_ns)
     }
 
     /// Lets a program on this machine in that has no way to show a token, in the role `extract`,
@@ -348,6 +332,25 @@ impl Door {
         self.lists()?;
         let role = Arc::new(Role::built_in(May::Extract));
         Ok(Identity { is_vouched: true, ..self.identity(name, role, None, peer) })
+    }
+
+    /// Whose token it is, if it holds and its role is known.
+    fn of_token(
+        &self,
+        lists: &Lists,
+        token: &Token,
+        peer: SocketAddr,
+        now_ns: u64,
+    ) -> Result<Identity, Refusal> {
+        let id = token.id;
+        match token.standing(now_ns) {
+            Standing::Revoked => return Err(Refusal::Revoked { id }),
+            Standing::Expired => return Err(Refusal::Expired { id }),
+            Standing::Valid => {}
+        }
+        let role = lists.roles.get(&token.role);
+        let role = role.ok_or_else(|| Refusal::RoleUnknown { id, role: token.role.clone() })?;
+        Ok(self.identity(&token.name, Arc::clone(role), Some(id), peer))
     }
 
     fn identity(
