@@ -31,9 +31,13 @@ pub use runs::{RUNS_SAMPLED, RunBuilder, check_runs};
 pub use schema::{ColumnSpec, Field, Schema, Width};
 pub use shares::Share;
 pub use sums::{Piece, PieceSums, Pieces};
-pub use v2::{Conversations, FlowColumn, FlowField, FlowSchema, Form, Found, Space, Within};
+#[cfg(feature = "testing")]
+pub(crate) use v2::pack_digits;
+pub use v2::{
+    Conversations, FlowColumn, FlowField, FlowSchema, Form, Found, Space, StepCode, Within,
+};
 pub(crate) use v2::{
-    Encoded, FlowIndexWriter, FlowValues, NewColumn, RowValues, Sorted, Sorter, check_permutation,
-    for_each_flow,
+    Encoded, FlowIndexWriter, FlowValues, NewColumn, PACKED_BLOCK, PACKED_GROUP, RowValues, Sorted,
+    Sorter, check_permutation, for_each_flow, packed_suffices,
 };
 pub use writer::IndexWriter;

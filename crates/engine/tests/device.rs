@@ -321,7 +321,7 @@ fn frames_survive_all_faults(place: &Place, window: u64) {
         PacketFault::Finish,
         PacketFault::TooManyFlows,
         PacketFault::Sort,
-        PacketFault::SameRecord,
+        PacketFault::RowMapCut,
         PacketFault::TooManyPackets,
         PacketFault::FlowsTurned,
         PacketFault::NoDigits,

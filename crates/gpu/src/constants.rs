@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use tapdex_engine::archive::device::{FRAME_BYTES, HEAD_BYTES, KEY_WORDS, WIDE_WORDS};
+use tapdex_engine::archive::device::{
+    FRAME_BYTES, HEAD_BYTES, KEY_WORDS, PackedDigits, StepCode, WIDE_WORDS,
+};
 use tapdex_engine::packet::{self, Encap, Fragment, LinkType, Tunnel, protocol};
 
 use crate::sources::{HEADERS, STEMS, resolved};
@@ -127,6 +129,14 @@ fn shared() -> Vec<(&'static str, &'static str, u64)> {
         ("group", "WIDE_MISSING", packets::figures::WIDE_MISSING as u64),
         ("group", "ODD", packets::figures::ODD as u64),
         ("group", "OWN", packets::figures::OWN as u64),
+        ("rowmap", "KEY_WORDS", KEY_WORDS as u64),
+        ("rowmap", "BLOCK_ROWS", StepCode::BLOCK_ROWS as u64),
+        ("rowmap", "GROUP_BLOCKS", StepCode::GROUP_BLOCKS as u64),
+        ("rowmap", "CONTEXTS", StepCode::CONTEXTS as u64),
+        ("rowmap", "SYMBOLS", StepCode::SYMBOLS as u64),
+        ("packed", "BLOCK_NUMBERS", PackedDigits::BLOCK as u64),
+        ("packed", "GROUP_BLOCKS", PackedDigits::GROUP_BLOCKS as u64),
+        ("packed", "MARKS", packets::rows::MARKS as u64),
         ("sets", "TOTALS", sets::rooms::TOTALS as u64),
         ("sets", "TILE_EACH", (sets::rooms::TILE / sets::rooms::THREADS).into()),
         ("sets", "UNIT_ROWS", sets::rooms::UNIT_GROUPS / 32),

@@ -36,6 +36,7 @@ use pool::{Pool, Sending, lock};
 
 mod chunk;
 mod pool;
+pub(crate) mod rows;
 mod sort;
 
 /// The most records of chunks that are sorted together.
@@ -92,6 +93,8 @@ struct Shared {
     /// How many frames there is to be room for at first.
     frames_first: AtomicUsize,
     widths: [Width; OWN_DIGITS],
+    /// Whether a digit is all that its field has.
+    is_single: [bool; OWN_DIGITS],
     lost: OnceLock<DeviceError>,
 }
 
@@ -117,7 +120,8 @@ impl GpuPackets {
             turn: Mutex::default(),
             secret: RandomState::new().hash_one(CHUNK_WORDS),
             frames_first: AtomicUsize::new(FRAMES_FIRST),
-            widths: own_widths(),
+            widths: own_digits().map(|(width, _)| width),
+            is_single: own_digits().map(|(_, is_single)| is_single),
             lost: OnceLock::new(),
         };
         Self { shared: Arc::new(shared) }
@@ -227,11 +231,12 @@ impl Shared {
     }
 }
 
-/// The widths of what packets have for themselves.
-fn own_widths() -> [Width; OWN_DIGITS] {
+/// The widths of what packets have for themselves, and whether each is all that its field has.
+fn own_digits() -> [(Width, bool); OWN_DIGITS] {
     let fields = FIELDS.iter().filter(|spec| !spec.is_of_flow());
-    let mut widths = fields.flat_map(|spec| (0..spec.digits).map(|_| spec.width));
-    std::array::from_fn(|_| widths.next().unwrap_or(Width::Short))
+    let mut digits =
+        fields.flat_map(|spec| (0..spec.digits).map(|_| (spec.width, spec.digits == 1)));
+    std::array::from_fn(|_| digits.next().unwrap_or((Width::Short, false)))
 }
 
 /// Why packets are not sorted.
@@ -282,6 +287,9 @@ mod tests {
     #[test]
     fn digits_of_packets_are_as_wide_as_in_kernels() {
         use Width::{Byte, Short};
-        assert_eq!(own_widths(), [Byte, Byte, Short, Short, Short]);
+        let widths = own_digits().map(|(width, _)| width);
+        assert_eq!(widths, [Byte, Byte, Short, Short, Short]);
+        let is_single = own_digits().map(|(_, is_single)| is_single);
+        assert_eq!(is_single, [true, true, true, false, false]);
     }
 }

@@ -19,6 +19,7 @@ use tapdex_engine::archive::device::{
 use tapdex_engine::fields::{FIELDS, Field, FieldSet, Packet};
 use tapdex_engine::index::Width;
 use tapdex_engine::packet::{Headers, LinkType, decode};
+use tapdex_engine::testing::{packed, row_map};
 use tapdex_gpu::device::Device;
 use tapdex_gpu::flow::SegmentIndexer;
 use tapdex_gpu::host::HostDevice;
@@ -240,19 +241,25 @@ fn model_sorted(kept: &Kept, frames: &[Frame]) -> SortedPackets {
         flows.entry(words).or_default().push(record);
     }
     let mut sorted = SortedPackets { wide, ..SortedPackets::default() };
+    let mut order = Vec::new();
     for (words, records) in flows {
         sorted.words.iter_mut().zip(words).for_each(|(list, word)| list.push(word));
         sorted.packets.push(records.len() as u32);
         let excess = records.iter().map(|&record| u64::from(keys[record as usize].excess));
         sorted.excess.push(excess.sum());
-        sorted.records.extend(records);
+        order.extend(records);
+    }
+    if !order.is_empty() {
+        sorted.row_map = row_map(&sorted, &order).unwrap();
     }
     for (digit, width) in own_widths().into_iter().enumerate().filter(|(at, _)| kept.own[*at]) {
-        let own = sorted.records.iter().map(|&record| keys[record as usize].own[digit]);
-        sorted.own[digit] = match width {
+        let own = order.iter().map(|&record| keys[record as usize].own[digit]);
+        let own = match width {
             Width::Byte => OwnDigits::Bytes(own.map(|own| u8::try_from(own).unwrap()).collect()),
             Width::Short => OwnDigits::Shorts(own.collect()),
         };
+        // The first three are columns of one digit.
+        sorted.own[digit] = if digit < 3 { packed(own) } else { own };
     }
     sorted
 }
@@ -283,7 +290,7 @@ fn is_same(what: &str, found: SortedPackets, expected: &SortedPackets) {
     assert!(found.words == expected.words, "{what}: keys of flows");
     assert!(found.packets == expected.packets, "{what}: packets of flows");
     assert!(found.excess == expected.excess, "{what}: excess of flows");
-    assert!(found.records == expected.records, "{what}: records");
+    assert!(found.row_map == expected.row_map, "{what}: row map");
     for (digit, own) in found.own.iter().enumerate() {
         assert!(*own == expected.own[digit], "{what}: digit {digit} of packets");
     }

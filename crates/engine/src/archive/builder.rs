@@ -20,7 +20,7 @@ use std::time::Instant;
 use tapdex_bitmap::Codec;
 
 use super::CodecChoice;
-use super::device::{Kept, SegmentColumn, SortedPackets};
+use super::device::{Kept, PackedDigits, SegmentColumn, SortedPackets};
 use super::flows::{AllFlows, CHUNKS_MAX, Conversations, Values};
 use super::ingest::{Step, Steps};
 use super::note::Note;
@@ -262,7 +262,7 @@ impl SegmentBuilder {
         let firsts = flows.into_firsts();
         let (records, own) = self.put_rows(&conversations, &firsts, target.parallel);
         target.steps.add(Step::Sort, start.elapsed());
-        let rows = SortedRows { conversations: &conversations, records: &records, own: &own };
+        let rows = SortedRows::new(&conversations, &records, &own);
         let written = self.write_rows(target, rows, None::<&mut BuildElsewhere<'_, IndexError>>);
         (self.row_map, self.row_own, self.conversations) = (records, own, conversations);
         written
@@ -314,8 +314,7 @@ impl SegmentBuilder {
     ) -> Result<u64, E> {
         let start = Instant::now();
         let NewFile { storage, path, rights } = target.file;
-        let count = rows32(rows.records.len());
-        let shape = (count, rows32(rows.conversations.packets.len() / 2));
+        let shape = (rows.count, rows32(rows.conversations.packets.len() / 2));
         target.note.flows = rows.conversations.flows;
         let mut writer = FlowIndexWriter::create(storage, path, rights, shape)?;
         let (marks, sums) = match &self.places {
@@ -361,7 +360,7 @@ impl SegmentBuilder {
         section: Section<'_>,
         built_elsewhere: &mut BuildElsewhere<'_, E>,
     ) -> Result<Encoded, E> {
-        let SortedRows { conversations, records, .. } = rows;
+        let SortedRows { conversations, count, map, .. } = rows;
         Ok(match section {
             Section::Flows => Encoded::flows(&conversations.packets),
             Section::Volumes => Encoded::volumes(&conversations.excess),
@@ -372,8 +371,13 @@ impl SegmentBuilder {
                 self.scratch.put(scratch);
                 encoded?
             }
-            Section::RowMap => Encoded::row_map(records, &conversations.starts, target.parallel)?,
-            Section::Marks => Encoded::marks(rows32(records.len()), marks)?,
+            Section::RowMap => match map {
+                RowMap::Records(records) => {
+                    Encoded::row_map(records, &conversations.starts, target.parallel)?
+                }
+                RowMap::Encoded(bytes) => Encoded::encoded_row_map(bytes.to_vec()),
+            },
+            Section::Marks => Encoded::marks(count, marks)?,
             Section::Sums(sums) => Encoded::sums(marks, sums)?,
             Section::Note(note) => Encoded::note(note.as_bytes())?,
         })
@@ -400,7 +404,7 @@ fn encode_column<E: From<IndexError>>(
     scratch: &mut Scratch,
     built_elsewhere: &mut BuildElsewhere<'_, E>,
 ) -> Result<Encoded, E> {
-    let SortedRows { conversations, records, own } = rows;
+    let SortedRows { conversations, count, own, .. } = rows;
     let codec = match codec {
         CodecChoice::Fixed(codec) => Some(codec),
         CodecChoice::Auto => None,
@@ -416,26 +420,37 @@ fn encode_column<E: From<IndexError>>(
         if let Some(codec) = codec {
             let built = built_elsewhere(SegmentColumn::Own(digit), codec, &|index| {
                 let values: Vec<u128> = index.keys.iter().map(|&key| key.into()).collect();
-                Encoded::built_packets(new, &values, index, rows32(records.len()))
+                Encoded::built_packets(new, &values, index, count)
             })?;
             if let Some(encoded) = built {
                 return Ok(encoded);
             }
         }
+        let digits = match own[digit] {
+            RowDigits::Plane(plane) => plane.digits(),
+            RowDigits::Packed(PackedDigits { values, bytes }) => {
+                let values: Vec<u128> = values.iter().map(|&value| value.into()).collect();
+                return Ok(Encoded::packed_packets(new, &values, bytes.clone()));
+            }
+        };
         let builder = builder.get_or_insert_with(|| CpuBuilder::new(1));
-        return Ok(Encoded::packets(new, own[digit].digits(), codec, (builder, column))?);
+        return Ok(Encoded::packets(new, digits, codec, (builder, column))?);
     }
     let ends = [Some(spec), spec.other_end()];
     let conversations_len = conversations.packets.len() / 2;
-    let count = match spec.is_of_flow() {
+    let entries = match spec.is_of_flow() {
         true => ends.iter().flatten().count() * conversations_len,
-        false => records.len(),
+        false => count as usize,
     };
-    values.start(spec, count);
+    values.start(spec, entries);
     let space = match spec.is_of_flow() {
         false => {
-            values.long.resize(records.len(), 0);
-            own_digits.for_each(|digit| own[digit].append_to(&mut values.long));
+            values.long.resize(entries, 0);
+            for digit in own_digits {
+                if let RowDigits::Plane(plane) = own[digit] {
+                    plane.append_to(&mut values.long);
+                }
+            }
             Space::Packets
         }
         true => {
@@ -506,10 +521,33 @@ impl<T: Default> Spare<T> {
 #[derive(Clone, Copy)]
 struct SortedRows<'a> {
     conversations: &'a Conversations,
-    /// The record of each row.
-    records: &'a [u32],
-    /// What the record of each row has for itself.
-    own: &'a Own,
+    count: u32,
+    map: RowMap<'a>,
+    /// What the record of each row has for itself, digit by digit.
+    own: [RowDigits<'a>; OWN_DIGITS],
+}
+
+/// Which record each row is.
+#[derive(Clone, Copy)]
+enum RowMap<'a> {
+    Records(&'a [u32]),
+    /// As the index has it.
+    Encoded(&'a [u8]),
+}
+
+/// A digit of each row.
+#[derive(Clone, Copy)]
+enum RowDigits<'a> {
+    Plane(&'a Plane),
+    /// As the index has it: a column of its own.
+    Packed(&'a PackedDigits),
+}
+
+impl<'a> SortedRows<'a> {
+    fn new(conversations: &'a Conversations, records: &'a [u32], own: &'a Own) -> Self {
+        let (count, map) = (rows32(records.len()), RowMap::Records(records));
+        Self { conversations, count, map, own: own.each_ref().map(RowDigits::Plane) }
+    }
 }
 
 /// Makes a section of the index of a column.

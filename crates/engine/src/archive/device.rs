@@ -11,13 +11,14 @@ use tapdex_bitmap::Codec;
 
 use crate::error::IndexError;
 use crate::fields::{self, FIELDS, FieldSet, Packet, length_excess};
-use crate::index::{ColumnIndex, Digits, Width};
+use crate::index::{self, ColumnIndex, Digits, Width};
 
 /// Words of a flow's key: flows are sorted by them, the first word before the others.
 pub const KEY_WORDS: usize = 6;
 /// Words of the wide part of a key, which few flows have.
 pub const WIDE_WORDS: usize = 10;
 pub use crate::fields::OWN_DIGITS;
+pub use crate::index::StepCode;
 
 /// Does the index step of a segment in flow order: sorts, and builds the columns.
 ///
@@ -109,7 +110,8 @@ pub trait PacketDevice: Send + Sync + std::fmt::Debug {
     fn begin(&self, kept: &Kept) -> Result<Box<dyn DeviceChunk>, SegmentFailed>;
 
     /// Sorts the packets of chunks that were finished, and that follow each other: the flows of all
-    /// chunks by their keys, and the packets by flow, those of a flow in order of arrival.
+    /// chunks by their keys, and the packets by flow, those of a flow in order of arrival. Encodes
+    /// what the index has of that order.
     fn sort(&self, chunks: &[&dyn DeviceChunk]) -> Result<SortedPackets, SegmentFailed>;
 }
 
@@ -312,10 +314,10 @@ pub struct SortedPackets {
     pub excess: Vec<u64>,
     /// The wide parts that differ, ascending.
     pub wide: Vec<[u64; WIDE_WORDS]>,
-    /// The records in the order of their flows, counted through all chunks.
-    pub records: Vec<u32>,
-    /// What they have for themselves, in that order: bytes, or numbers of 16 bits. Empty if it is
-    /// not kept.
+    /// The order of the records, which are counted through all chunks, as the index has it: from
+    /// the head of the [code](StepCode) of its steps to the last block.
+    pub row_map: Vec<u8>,
+    /// What the records have for themselves, in that order. Empty if it is not kept.
     pub own: [OwnDigits; OWN_DIGITS],
 }
 
@@ -326,20 +328,48 @@ pub enum OwnDigits {
     Bytes(Vec<u8>),
     /// Two bytes of each.
     Shorts(Vec<u16>),
+    /// A column of one digit that is [best packed](PackedDigits::suffices).
+    Packed(PackedDigits),
+}
+
+/// A digit of each packet, in the packed form of columns.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PackedDigits {
+    /// The digits that occur, ascending.
+    pub values: Vec<u16>,
+    /// The places of the packets' digits among these, as packed numbers.
+    pub bytes: Vec<u8>,
+}
+
+impl PackedDigits {
+    /// Numbers of a packed block.
+    pub const BLOCK: usize = index::PACKED_BLOCK;
+    /// Blocks whose starts are counted from the same place.
+    pub const GROUP_BLOCKS: usize = index::PACKED_GROUP;
+
+    /// The packed form of digits, and how many runs of the same digit they have.
+    #[cfg(feature = "testing")]
+    pub fn pack(digits: &[u16]) -> (Self, usize) {
+        let (values, bytes, runs) = index::pack_digits(digits, |&digit| digit);
+        let values = values.into_iter().filter_map(|value| u16::try_from(value).ok());
+        (Self { values: values.collect(), bytes }, runs)
+    }
+
+    /// Whether so many packed bytes are better than bitmaps, whatever these are like, of so many
+    /// values that have so many runs. If not, the digits themselves are needed.
+    pub fn suffices(bytes: usize, values: usize, runs: usize) -> bool {
+        index::packed_suffices(bytes, values, runs)
+    }
 }
 
 impl OwnDigits {
-    /// Of how many packets.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Bytes(list) => list.len(),
-            Self::Shorts(list) => list.len(),
-        }
-    }
-
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        match self {
+            Self::Bytes(list) => list.is_empty(),
+            Self::Shorts(list) => list.is_empty(),
+            Self::Packed(packed) => packed.bytes.is_empty(),
+        }
     }
 }
 

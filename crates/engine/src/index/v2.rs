@@ -39,12 +39,16 @@ pub use field::{FlowField, Found};
 pub(crate) use field::{FlowValues, RowValues};
 pub(crate) use flows::for_each_flow;
 pub(super) use marks::{CompactMarks, LastBlock};
+pub(crate) use packed::{BLOCK as PACKED_BLOCK, GROUP as PACKED_GROUP};
 pub use postings::Form;
 pub(crate) use postings::Sorted;
+#[cfg(feature = "testing")]
+pub(crate) use postings::pack_digits;
 pub(super) use rowmap::FlowRowMap;
+pub use rowmap::StepCode;
 pub use schema::{FlowColumn, FlowSchema, Space};
 pub(crate) use sort::Sorter;
-pub(crate) use write::{Encoded, FlowIndexWriter, NewColumn, check_permutation};
+pub(crate) use write::{Encoded, FlowIndexWriter, NewColumn, check_permutation, packed_suffices};
 
 /// What an open index of version 2 has besides that of version 1.
 #[derive(Debug)]

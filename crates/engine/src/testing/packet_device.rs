@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::archive::device::{
     ChunkFigures, DeviceChunk, FRAME_BYTES, Frames, HEAD_BYTES, KEY_WORDS, Kept, OWN_DIGITS,
-    OwnDigits, PacketDevice, PacketKey, SegmentFailed, SortedPackets, WIDE_WORDS,
+    OwnDigits, PackedDigits, PacketDevice, PacketKey, SegmentFailed, SortedPackets, StepCode,
+    WIDE_WORDS,
 };
 use crate::fields::{Packet, is_odd};
 use crate::packet::{self, Headers, LinkType};
@@ -30,8 +31,8 @@ pub enum PacketFault {
     TooManyFlows,
     /// It does not sort.
     Sort,
-    /// The packets it returns have a record twice.
-    SameRecord,
+    /// The order that it returns is cut off.
+    RowMapCut,
     /// The flows it returns have more packets than there are.
     TooManyPackets,
     /// The flows it returns are not in order.
@@ -80,6 +81,49 @@ impl PlainPackets {
             true => Err(SegmentFailed::Device(format!("{fault:?}").into())),
             false => Ok(()),
         }
+    }
+}
+
+/// The row map of records in the order of their flows.
+pub fn row_map(sorted: &SortedPackets, records: &[u32]) -> Result<Vec<u8>, SegmentFailed> {
+    let key = |at: usize| sorted.words.each_ref().map(|words| words[at]);
+    // The conversation is the key without the direction, its last bit.
+    let of = |mut key: [u64; KEY_WORDS]| {
+        let is_second = key[5] & 1;
+        key[5] ^= is_second;
+        (key, is_second)
+    };
+    let mut starts: Vec<u32> = Vec::new();
+    let (mut row, mut last) = (0, None);
+    for (at, &packets) in sorted.packets.iter().enumerate() {
+        let (conversation, is_second) = of(key(at));
+        if last != Some(conversation) {
+            starts.extend([row, row]);
+            last = Some(conversation);
+        }
+        row += packets;
+        if is_second == 0 {
+            *starts.last_mut().unwrap() = row;
+        }
+    }
+    starts.push(row);
+    Ok(StepCode::row_map(records, &starts)?)
+}
+
+/// Digits as a device returns those of a column: packed, if that is the best form for sure.
+pub fn packed(digits: OwnDigits) -> OwnDigits {
+    let list: Vec<u16> = match &digits {
+        OwnDigits::Bytes(list) => list.iter().map(|&digit| digit.into()).collect(),
+        OwnDigits::Shorts(list) => list.clone(),
+        OwnDigits::Packed(_) => return digits,
+    };
+    if list.is_empty() {
+        return digits;
+    }
+    let (packed, runs) = PackedDigits::pack(&list);
+    match PackedDigits::suffices(packed.bytes.len(), packed.values.len(), runs) {
+        true => OwnDigits::Packed(packed),
+        false => digits,
     }
 }
 
@@ -139,7 +183,8 @@ impl PacketDevice for Arc<PlainPackets> {
             sorted.packets.push(u32::try_from(flow.len()).unwrap());
             sorted.excess.push(flow.iter().map(|(_, key)| u64::from(key.excess)).sum());
         }
-        sorted.records = packets.iter().map(|&(at, _)| u32::try_from(at).unwrap()).collect();
+        let records: Vec<_> = packets.iter().map(|&(at, _)| u32::try_from(at).unwrap()).collect();
+        sorted.row_map = row_map(&sorted, &records)?;
         let is_byte = [true, true, false, false, false];
         for digit in 0..OWN_DIGITS {
             let all = packets.iter().filter(|_| kept[digit]).map(|(_, key)| key.own[digit]);
@@ -148,8 +193,12 @@ impl PacketDevice for Arc<PlainPackets> {
                 false => OwnDigits::Shorts(all.collect()),
             };
         }
-        if self.fails(PacketFault::SameRecord) {
-            sorted.records[0] = sorted.records[1];
+        // A column of one digit.
+        for digit in 0..3 {
+            sorted.own[digit] = packed(std::mem::take(&mut sorted.own[digit]));
+        }
+        if self.fails(PacketFault::RowMapCut) {
+            sorted.row_map.truncate(records.len() / 8);
         }
         if self.fails(PacketFault::TooManyPackets) {
             sorted.packets[0] += 1;

@@ -1,15 +1,16 @@
-//! The packets of several chunks, sorted together.
+//! The packets of several chunks, sorted together, and their rows encoded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tapdex_engine::archive::device::{
-    HostMemory, KEY_WORDS, Kept, OWN_DIGITS, OwnDigits, SortedPackets, WIDE_WORDS,
+    HostMemory, KEY_WORDS, Kept, OWN_DIGITS, OwnDigits, PackedDigits, SortedPackets, WIDE_WORDS,
 };
 use tapdex_engine::index::Width;
 
 use super::chunk::{Finished, FinishedMemory, bytes_of_width, lend_own, longs};
 use super::pool::{Busy, Lent, Pool, ROOM_BYTES, Stage, addresses, lock};
+use super::rows::{Rows, SortedRows};
 use super::{BadPackets, CHUNK_WORDS, Failed, Shared};
 use crate::column::{args, u32_of};
 use crate::device::{Address, Arg, DeviceError, Stream};
@@ -122,8 +123,10 @@ enum Part {
     Packets,
     Excess,
     Wide,
-    Records,
+    RowMap,
     Own(usize),
+    Packed(usize),
+    Values(usize),
 }
 
 impl Shared {
@@ -150,11 +153,33 @@ impl Shared {
         let stage = self.send_table(&filled)?;
         let order = self.sort_all(&filled, stage.address(), sizes, &memory)?;
         self.sending.give_back(&self.device, stage)?;
-        let [flows, wides] = self.totals(&memory)?;
+        let single = |digit: usize| {
+            let own = memory.own[digit].as_ref().filter(|_| self.is_single[digit]);
+            own.map(|own| (own.address(), self.widths[digit]))
+        };
+        let rows = SortedRows {
+            rows: sizes.records,
+            words: memory.flows.out.address(),
+            flows_room: sizes.flows,
+            flows: memory.flows.ranks_len(),
+            order,
+            ranks: memory.keys.address(),
+            own: std::array::from_fn(single),
+        };
+        let rows = Rows::new(&self.pool, rows)?;
+        let radix = self.radix(&memory);
+        rows.count(self, &radix)?;
+        let room = self.publish(&memory, &rows)?.wait()?;
+        let [flows, wides] = totals(&memory, room.bytes());
         if flows == 0 || flows > sizes.flows || wides > sizes.wides {
             return Err(BadPackets::Disorder.into());
         }
+        let counted = rows.counted(room.bytes().get(TOTALS_BYTES..).unwrap_or_default())?;
+        let (encoded, busy) = rows.encode(self, &radix, &counted, room)?;
         drop(turn);
+        let room = busy.wait()?;
+        let map_len = rows.map_len(room.bytes(), encoded.map.1)?;
+        drop(room);
 
         let mut parts: Vec<(Part, Address, usize)> = Vec::new();
         for word in 0..KEY_WORDS {
@@ -166,9 +191,14 @@ impl Shared {
         if let Some(keyed) = &memory.wides {
             parts.push((Part::Wide, keyed.out.address(), 8 * WIDE_WORDS * wides));
         }
-        parts.push((Part::Records, order, 4 * sizes.records));
+        sorted.row_map = counted.code.head();
+        parts.push((Part::RowMap, encoded.map.0.address(), map_len));
         for (digit, own) in memory.own.iter().enumerate() {
-            if let Some(own) = own {
+            if let Some((packed, bytes, values)) = &encoded.packed[digit] {
+                sorted.own[digit] = OwnDigits::Packed(PackedDigits::default());
+                parts.push((Part::Packed(digit), packed.address(), *bytes));
+                parts.push((Part::Values(digit), rows.values(digit), 2 * values));
+            } else if let Some(own) = own {
                 let bytes = bytes_of_width(self.widths[digit]) * sizes.records;
                 parts.push((Part::Own(digit), own.address(), bytes));
             }
@@ -216,12 +246,7 @@ impl Shared {
         memory: &Sorting,
     ) -> Result<Address, DeviceError> {
         let count = u32_of(chunks.len());
-        let radix = Radix {
-            device: &*self.device,
-            counts: memory.counts.address(),
-            sums: memory.sums.address(),
-            unread: memory.unread.address(),
-        };
+        let radix = self.radix(memory);
         let run = |kernel, items, args: &[Arg]| self.launch("group", kernel, items, args);
         let mut wide_ranks = 0;
         if let Some(wides) = &memory.wides {
@@ -289,8 +314,17 @@ impl Shared {
         self.launch("group", "group_ranks", len, args)
     }
 
-    /// Waits for the numbers of flows and of wide parts that differ, and so for the whole sort.
-    fn totals(&self, memory: &Sorting) -> Result<[usize; 2], DeviceError> {
+    fn radix<'d>(&'d self, memory: &Sorting) -> Radix<'d> {
+        Radix {
+            device: &*self.device,
+            counts: memory.counts.address(),
+            sums: memory.sums.address(),
+            unread: memory.unread.address(),
+        }
+    }
+
+    /// Has the host told how many flows and wide parts differ, and what was counted of the rows.
+    fn publish(&self, memory: &Sorting, rows: &Rows) -> Result<Busy, DeviceError> {
         let room = self.pool.room()?;
         let lens = [Some(&memory.flows), memory.wides.as_ref()];
         for (place, keyed) in (0..).zip(lens) {
@@ -298,11 +332,8 @@ impl Shared {
             let args = args![keyed.ranks_len(), 1_u32, room.address() + 4 * place];
             launch(&*self.device, "scan", "scan_publish", (1, 32), args)?;
         }
-        let room = Busy::new(&self.device, Stream::Compute, room)?.wait()?;
-        let mut numbers = longs(room.bytes()).map(|number| number as usize);
-        let flows = numbers.next().unwrap_or(0);
-        let wides = numbers.next().filter(|_| memory.wides.is_some()).unwrap_or(0);
-        Ok([flows, wides])
+        rows.publish(self, room.address() + TOTALS_BYTES as u64)?;
+        Busy::new(&self.device, Stream::Compute, room)
     }
 
     /// Copies parts out, one room after the other. The kernels that write them are done.
@@ -341,6 +372,16 @@ impl Shared {
     }
 }
 
+/// The numbers of flows and of wide parts that differ, which take so many bytes.
+fn totals(memory: &Sorting, published: &[u8]) -> [usize; 2] {
+    let mut numbers = longs(published).map(|number| number as usize);
+    let flows = numbers.next().unwrap_or(0);
+    let wides = numbers.next().filter(|_| memory.wides.is_some()).unwrap_or(0);
+    [flows, wides]
+}
+
+const TOTALS_BYTES: usize = 8;
+
 /// The bits that are set in some key, and not in all.
 fn differing<const N: usize>(bits: impl Iterator<Item = [[u64; N]; 2]>) -> [u64; N] {
     let mut all = [[0; N]; 2];
@@ -358,11 +399,13 @@ fn reserve(sorted: &mut SortedPackets, part: Part, bytes: usize) {
         Part::Packets => sorted.packets.reserve_exact(bytes / 4),
         Part::Excess => sorted.excess.reserve_exact(bytes / 8),
         Part::Wide => {}
-        Part::Records => sorted.records.reserve_exact(bytes / 4),
-        Part::Own(digit) => match &mut sorted.own[digit] {
+        Part::RowMap => sorted.row_map.reserve_exact(bytes),
+        Part::Own(digit) | Part::Packed(digit) => match &mut sorted.own[digit] {
             OwnDigits::Bytes(own) => own.reserve_exact(bytes),
             OwnDigits::Shorts(own) => own.reserve_exact(bytes / 2),
+            OwnDigits::Packed(packed) => packed.bytes.reserve_exact(bytes),
         },
+        Part::Values(_) => {}
     }
 }
 
@@ -373,13 +416,20 @@ fn append(sorted: &mut SortedPackets, wide: &mut Vec<u64>, part: Part, bytes: &[
         Part::Packets => sorted.packets.extend(longs(bytes)),
         Part::Excess => sorted.excess.extend(words()),
         Part::Wide => wide.extend(words()),
-        Part::Records => sorted.records.extend(longs(bytes)),
-        Part::Own(digit) => match &mut sorted.own[digit] {
+        Part::RowMap => sorted.row_map.extend_from_slice(bytes),
+        Part::Own(digit) | Part::Packed(digit) => match &mut sorted.own[digit] {
             OwnDigits::Bytes(own) => own.extend_from_slice(bytes),
             OwnDigits::Shorts(own) => {
                 let shorts = bytes.as_chunks::<2>().0.iter();
                 own.extend(shorts.map(|&short| u16::from_le_bytes(short)));
             }
+            OwnDigits::Packed(packed) => packed.bytes.extend_from_slice(bytes),
         },
+        Part::Values(digit) => {
+            if let OwnDigits::Packed(packed) = &mut sorted.own[digit] {
+                let shorts = bytes.as_chunks::<2>().0.iter();
+                packed.values.extend(shorts.map(|&short| u16::from_le_bytes(short)));
+            }
+        }
     }
 }

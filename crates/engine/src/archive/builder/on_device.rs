@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use super::{
-    BuildElsewhere, Chunk, Own, Plane, SegmentBuilder, SortedRows, Target, own, rows32,
-    with_both_ends,
+    BuildElsewhere, Chunk, Own, Plane, RowDigits, RowMap, SegmentBuilder, SortedRows, Target, own,
+    rows32, with_both_ends,
 };
 use crate::archive::CodecChoice;
 use crate::archive::device::{
-    DeviceChunk, OwnDigits, PacketDevice, SegmentDevice, SegmentFailed, SegmentKeys, SegmentOrder,
-    SortedPackets,
+    DeviceChunk, OwnDigits, PackedDigits, PacketDevice, SegmentDevice, SegmentFailed, SegmentKeys,
+    SegmentOrder, SortedPackets, StepCode,
 };
 use crate::archive::flows::{AllFlows, wide_number};
 use crate::error::IndexError;
@@ -208,8 +208,7 @@ impl SegmentBuilder {
         for (plane, target) in arrived.iter().zip(&mut in_rows) {
             plane.gather(&order.records, target);
         }
-        let rows =
-            SortedRows { conversations: &conversations, records: &order.records, own: &in_rows };
+        let rows = SortedRows::new(&conversations, &order.records, &in_rows);
         let written = self.write_rows(
             target,
             rows,
@@ -237,16 +236,22 @@ impl SegmentBuilder {
     ) -> Result<u64, IndexError> {
         let mut conversations = std::mem::take(&mut self.conversations);
         conversations.take_sorted(&sorted);
-        let SortedPackets { records, own: digits, .. } = sorted;
-        let mut own = own(self.keep);
-        for (plane, digits) in own.iter_mut().zip(digits) {
-            match (plane, digits) {
-                (Plane::Bytes(list), OwnDigits::Bytes(digits)) => *list = digits,
-                (Plane::Shorts(list), OwnDigits::Shorts(digits)) => *list = digits,
-                _ => {}
-            }
-        }
-        let rows = SortedRows { conversations: &conversations, records: &records, own: &own };
+        let SortedPackets { row_map, mut own, .. } = sorted;
+        let planes = own.each_mut().map(|digits| match digits {
+            OwnDigits::Bytes(digits) => Plane::Bytes(std::mem::take(digits)),
+            OwnDigits::Shorts(digits) => Plane::Shorts(std::mem::take(digits)),
+            OwnDigits::Packed(_) => Plane::Unkept,
+        });
+        let digits = |digit: usize| match &own[digit] {
+            OwnDigits::Packed(packed) => RowDigits::Packed(packed),
+            _ => RowDigits::Plane(&planes[digit]),
+        };
+        let rows = SortedRows {
+            conversations: &conversations,
+            count: rows32(self.records()),
+            map: RowMap::Encoded(&row_map),
+            own: std::array::from_fn(digits),
+        };
         let written = self.write_rows(target, rows, None::<&mut BuildElsewhere<'_, IndexError>>);
         self.conversations = conversations;
         written
@@ -268,7 +273,7 @@ impl SegmentBuilder {
 
 /// Checks whether what a device returned can be the packets of these chunks in order.
 fn check_sorted(sorted: &SortedPackets, chunks: &[Chunk], kept: &Own) -> Result<(), SegmentFailed> {
-    let SortedPackets { words, packets, excess, wide, own, .. } = sorted;
+    let SortedPackets { words, packets, excess, wide, row_map, own } = sorted;
     let records: usize = chunks.iter().map(Chunk::records).sum();
     let flows: usize = chunks.iter().map(Chunk::flows).sum();
     let key = |at: usize| words.each_ref().map(|words| words[at]);
@@ -276,9 +281,12 @@ fn check_sorted(sorted: &SortedPackets, chunks: &[Chunk], kept: &Own) -> Result<
         (Plane::Unkept, digits) => digits.is_empty(),
         (Plane::Bytes(_), OwnDigits::Bytes(digits)) => digits.len() == records,
         (Plane::Shorts(_), OwnDigits::Shorts(digits)) => digits.len() == records,
+        (_, OwnDigits::Packed(PackedDigits { values, bytes })) => {
+            values.is_sorted_by(|a, b| a < b) && bytes.len() >= 2 * records.div_ceil(PACKED)
+        }
         _ => false,
     };
-    let is_right = sorted.records.len() == records
+    let is_right = row_map.len() >= StepCode::starts_len(records) + records / 8
         && packets.len() <= flows
         && words.iter().all(|words| words.len() == packets.len())
         && excess.len() == packets.len()
@@ -288,11 +296,11 @@ fn check_sorted(sorted: &SortedPackets, chunks: &[Chunk], kept: &Own) -> Result<
         && (0..packets.len()).all(|at| wide_number(&key(at)) <= wide.len())
         && wide.is_sorted_by(|a, b| a < b)
         && kept.iter().zip(own).all(is_kept);
-    if !is_right {
-        return Err(SegmentFailed::Disorder);
-    }
-    Ok(check_permutation(&sorted.records)?)
+    if is_right { Ok(()) } else { Err(SegmentFailed::Disorder) }
 }
+
+/// Packets of a packed block, which takes two bytes at least.
+const PACKED: usize = PackedDigits::BLOCK;
 
 /// Checks whether what a device returned can be the order of a segment.
 fn check(order: &SegmentOrder, flows: usize, rows: u32) -> Result<(), SegmentFailed> {

@@ -26,7 +26,7 @@ use tapdex_bitmap::{Work, run};
 use super::bits::{Reader, bits_of, push_varint, varint_len};
 
 /// Numbers of a block.
-pub(super) const BLOCK: usize = 128;
+pub(crate) const BLOCK: usize = 128;
 pub(super) const BLOCK_32: u32 = 128;
 /// Numbers that a block of the kind *few* has, at most.
 const FEW: usize = 16;
@@ -597,7 +597,7 @@ pub(super) fn read_longs(bytes: &mut Reader<'_>, len: usize) -> Option<[u64; BLO
 }
 
 /// Blocks whose starts are counted from the same place.
-pub(super) const GROUP: usize = 64;
+pub(crate) const GROUP: usize = 64;
 
 #[cfg(test)]
 mod tests {

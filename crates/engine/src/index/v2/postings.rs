@@ -17,7 +17,8 @@ use super::bits::{Reader, for_each_bit, push_varint, u32_at, words_of};
 use super::packed::{self, push_numbers};
 use super::section::Part;
 use crate::error::IndexError;
-pub(super) use choose::{PackedWeight, choose, masc_least, pack_digits};
+pub(crate) use choose::pack_digits;
+pub(super) use choose::{PackedWeight, choose, masc_least};
 use lists::{List, encode_lists};
 
 /// Lists of a block.

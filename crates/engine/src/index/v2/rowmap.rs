@@ -274,6 +274,65 @@ impl<'r, I: Iterator<Item = (u32, &'r [u32])>> Work for EncodeBlocks<'_, I> {
     }
 }
 
+/// The code of the steps of a row map.
+///
+/// Whoever encodes a row map counts its steps first, by context and symbol, and then writes them in
+/// this code; docs/format.md has all of it.
+#[derive(Debug, Clone)]
+pub struct StepCode {
+    record_bits: u32,
+    lengths: Lengths,
+    codes: [[u16; StepCode::SYMBOLS]; StepCode::CONTEXTS],
+}
+
+impl StepCode {
+    /// Where steps may be, each with a code of its own.
+    pub const CONTEXTS: usize = CONTEXTS;
+    /// Steps that a code tells apart.
+    pub const SYMBOLS: usize = SYMBOLS_MAX;
+    /// Rows of a block.
+    pub const BLOCK_ROWS: usize = BLOCK_ROWS;
+    /// Blocks whose starts are counted from the same place.
+    pub const GROUP_BLOCKS: usize = GROUP;
+
+    /// The best code for steps that occur so often, among so many rows.
+    pub fn new(rows: u32, counts: &[[u64; Self::SYMBOLS]; Self::CONTEXTS]) -> Self {
+        let lengths: Lengths = counts.each_ref().map(code_lengths);
+        let codes = codes_with_lengths(&lengths);
+        Self { record_bits: record_bits(rows), lengths, codes }
+    }
+
+    /// Bits of the first record of a block.
+    pub fn record_bits(&self) -> u32 {
+        self.record_bits
+    }
+
+    /// For each context and symbol the code, above four bits that say how many bits it has.
+    pub fn codes(&self) -> &[[u16; Self::SYMBOLS]; Self::CONTEXTS] {
+        &self.codes
+    }
+
+    /// The whole row map of a segment, encoded here: the record of each row, and the rows that the
+    /// flows start at, two of each conversation, and the last one ends at.
+    #[cfg(feature = "testing")]
+    pub fn row_map(records: &[u32], starts: &[u32]) -> Result<Vec<u8>, IndexError> {
+        let mut bytes = Vec::new();
+        encode(records, starts, Parallel::default(), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// What the row map starts with, before the starts of blocks.
+    pub fn head(&self) -> Vec<u8> {
+        lengths_bytes(&self.lengths, self.record_bits)
+    }
+
+    /// Bytes between that and the blocks of so many rows: where these start.
+    pub fn starts_len(rows: usize) -> usize {
+        let blocks = rows.div_ceil(BLOCK_ROWS);
+        4 * blocks.div_ceil(GROUP) + 2 * blocks
+    }
+}
+
 /// Blocks that are encoded together, by one thread.
 const BLOCKS_TOGETHER: usize = 256;
 
@@ -285,7 +344,7 @@ pub(super) fn encode(
     parallel: Parallel<'_>,
     target: &mut Vec<u8>,
 ) -> Result<(), IndexError> {
-    let record_bits = record_bits(u32::try_from(records.len()).unwrap_or(u32::MAX));
+    let rows = u32::try_from(records.len()).unwrap_or(u32::MAX);
     let tasks: Vec<usize> = (0..records.len()).step_by(BLOCKS_TOGETHER * BLOCK_ROWS).collect();
     let blocks = |row: usize| {
         let end = records.len().min(row + BLOCKS_TOGETHER * BLOCK_ROWS);
@@ -301,10 +360,9 @@ pub(super) fn encode(
         let both = counts.as_flattened_mut().iter_mut().zip(some.as_flattened());
         both.for_each(|(sum, some)| *sum += some);
     }
-    let lengths: Lengths = counts.map(|counts| code_lengths(&counts));
-    let codes = codes_with_lengths(&lengths);
+    let code = StepCode::new(rows, &counts);
     let encoded = parallel.map(tasks, |row| {
-        let encoder = Encoder::new(record_bits, codes);
+        let encoder = Encoder::new(code.record_bits, code.codes);
         run(EncodeBlocks { encoder, borders: Starts::at(starts, row), blocks: blocks(row) })
     });
     let encoded = encoded.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -315,7 +373,7 @@ pub(super) fn encode(
         starts_of_blocks.extend(starts.map(|start| before + start));
         before += bytes.len();
     }
-    target.extend(lengths_bytes(&lengths, record_bits));
+    target.extend(code.head());
     let groups = || starts_of_blocks.chunks(GROUP);
     for group in groups() {
         target.extend(u32::try_from(group[0]).unwrap_or(u32::MAX).to_le_bytes());
@@ -374,7 +432,7 @@ impl<'a> FlowRowMap<'a> {
 
     /// Where the blocks start in the section.
     fn blocks_at(&self) -> usize {
-        self.groups_at() + 4 * self.blocks().div_ceil(GROUP) + 2 * self.blocks()
+        self.groups_at() + StepCode::starts_len(self.rows as usize)
     }
 
     /// Where a block starts in the section.

@@ -227,16 +227,20 @@ impl Encoded {
             Digits::Bytes(digits) => postings::pack_digits(digits, |&digit| digit.into()),
             Digits::Shorts(digits) => postings::pack_digits(digits, |&digit| digit),
         };
-        let most = PackedWeight::PACKETS.of(packed.len());
-        if postings::masc_least(runs, keys.len()) <= most {
+        if !packed_suffices(packed.len(), keys.len(), runs) {
+            let most = PackedWeight::PACKETS.of(packed.len());
             builder.build(digits, Codec::Masc, column)?;
             let bytes = Self::bitmaps_of(column, new.space)?;
             if bytes.len() <= most {
                 return Self::built_packets(new, &values(column), column, rows);
             }
         }
-        let head = head_of(&keys, new.width, None);
-        Ok(Self::column_of(new.with(Form::Packed), head, packed))
+        Ok(Self::packed_packets(new, &keys, packed))
+    }
+
+    /// A column of packets in the packed form: the values that occur, and which packet has which.
+    pub(crate) fn packed_packets(new: NewColumn<'_>, values: &[u128], packed: Vec<u8>) -> Self {
+        Self::column_of(new.with(Form::Packed), head_of(values, new.width, None), packed)
     }
 
     /// The record of each row, a permutation; flows start at these rows, and the last one ends
@@ -248,7 +252,12 @@ impl Encoded {
     ) -> Result<Self, IndexError> {
         let mut bytes = Vec::new();
         rowmap::encode(records, starts, parallel, &mut bytes)?;
-        Ok(Self::new(SectionKind::RowMap, |target| *target = bytes))
+        Ok(Self::encoded_row_map(bytes))
+    }
+
+    /// A row map that was encoded before.
+    pub(crate) fn encoded_row_map(bytes: Vec<u8>) -> Self {
+        Self::new(SectionKind::RowMap, |target| *target = bytes)
     }
 
     /// A mark for every [`MARK_RECORDS`](super::super::MARK_RECORDS) records.
@@ -280,6 +289,12 @@ impl Encoded {
         }
         Ok(Self::new(SectionKind::Note, |bytes| bytes.extend_from_slice(note)))
     }
+}
+
+/// Whether a column of packets is packed, whatever its bitmaps would be: they have so many values
+/// and runs.
+pub(crate) fn packed_suffices(packed: usize, values: usize, runs: usize) -> bool {
+    postings::masc_least(runs, values) > PackedWeight::PACKETS.of(packed)
 }
 
 /// Refuses records of which one is there twice or does not exist.

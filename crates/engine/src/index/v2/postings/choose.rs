@@ -33,7 +33,7 @@ pub(in super::super) fn masc_least(runs: usize, values: usize) -> usize {
 
 /// The values that occur among digits, their packed form, and how many runs of the same digit there
 /// are.
-pub(in super::super) fn pack_digits<D: PartialEq>(
+pub(crate) fn pack_digits<D: PartialEq>(
     digits: &[D],
     value: impl Fn(&D) -> u16,
 ) -> (Vec<u128>, Vec<u8>, usize) {
