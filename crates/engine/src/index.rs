@@ -34,10 +34,10 @@ pub use sums::{Piece, PieceSums, Pieces};
 #[cfg(feature = "testing")]
 pub(crate) use v2::pack_digits;
 pub use v2::{
-    Conversations, FlowColumn, FlowField, FlowSchema, Form, Found, Space, StepCode, Within,
+    Conversations, FlowColumn, FlowField, FlowSchema, Form, Found, Sorted, Space, StepCode, Within,
 };
 pub(crate) use v2::{
-    Encoded, FlowIndexWriter, FlowValues, NewColumn, PACKED_BLOCK, PACKED_GROUP, RowValues, Sorted,
-    Sorter, check_permutation, for_each_flow, packed_suffices,
+    Encoded, FlowIndexWriter, FlowValues, NewColumn, PACKED_BLOCK, PACKED_GROUP, RowValues, Sorter,
+    check_permutation, for_each_flow, packed_suffices,
 };
 pub use writer::IndexWriter;

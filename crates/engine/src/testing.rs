@@ -26,7 +26,7 @@ pub use decode::fuzz_decode_frame;
 pub use disk::{Call, EIO, ENOSPC, FaultyDisk, Gate, Operation};
 pub use forge::{forge_note, fuzz_index_open, mend, relocate};
 pub use order::OrderedRows;
-pub use packet_device::{PacketFault, PlainPackets, packed, row_map};
+pub use packet_device::{PacketFault, PlainPackets, sorted_packets};
 pub use recording::fuzz_recording;
 pub use segment_device::{Fault, PlainDevice};
 pub use table::{Table, check_index, check_lookups, sample_marks};

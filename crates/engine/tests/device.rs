@@ -323,7 +323,8 @@ fn frames_survive_all_faults(place: &Place, window: u64) {
         PacketFault::Sort,
         PacketFault::RowMapCut,
         PacketFault::TooManyPackets,
-        PacketFault::FlowsTurned,
+        PacketFault::ValuesTurned,
+        PacketFault::StrangeEntry,
         PacketFault::NoDigits,
     ] {
         for (from, times) in [(0, 1), (1, 1), (2, 2), (0, u64::MAX), (3, u64::MAX - 3)] {

@@ -129,6 +129,7 @@ fn shared() -> Vec<(&'static str, &'static str, u64)> {
         ("group", "WIDE_MISSING", packets::figures::WIDE_MISSING as u64),
         ("group", "ODD", packets::figures::ODD as u64),
         ("group", "OWN", packets::figures::OWN as u64),
+        ("columns", "WIDE_WORDS", WIDE_WORDS as u64),
         ("rowmap", "KEY_WORDS", KEY_WORDS as u64),
         ("rowmap", "BLOCK_ROWS", StepCode::BLOCK_ROWS as u64),
         ("rowmap", "GROUP_BLOCKS", StepCode::GROUP_BLOCKS as u64),

@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tapdex_engine::archive::device::{
-    BATCH_FRAMES, DeviceChunk, Frames, KEY_WORDS, Kept, OWN_DIGITS, PacketDevice, SegmentFailed,
-    SortedPackets,
+    BATCH_FRAMES, DeviceChunk, FlowColumn, Frames, KEY_WORDS, Kept, OWN_DIGITS, PacketDevice,
+    SegmentFailed, SortedPackets,
 };
 use tapdex_engine::fields::FIELDS;
 use tapdex_engine::index::Width;
@@ -35,6 +35,7 @@ use chunk::{Chunk, Finished};
 use pool::{Pool, Sending, lock};
 
 mod chunk;
+mod columns;
 mod pool;
 pub(crate) mod rows;
 mod sort;
@@ -148,9 +149,13 @@ impl PacketDevice for GpuPackets {
         Ok(Box::new(chunk))
     }
 
-    fn sort(&self, chunks: &[&dyn DeviceChunk]) -> Result<SortedPackets, SegmentFailed> {
+    fn sort(
+        &self,
+        chunks: &[&dyn DeviceChunk],
+        columns: &[FlowColumn],
+    ) -> Result<SortedPackets, SegmentFailed> {
         let chunks = self.shared.finished(chunks)?;
-        self.shared.tried(|| self.shared.sort(&chunks))
+        self.shared.tried(|| self.shared.sort(&chunks, columns))
     }
 }
 

@@ -18,6 +18,7 @@ macro_rules! file {
 
 /// The files with kernels: stem and text.
 pub const STEMS: &[(&str, &str)] = &[
+    file!("columns", ".cu"),
     file!("compax", ".cu"),
     file!("compax2", ".cu"),
     file!("decode", ".cu"),

@@ -225,29 +225,8 @@ impl SegmentBuilder {
         }
     }
 
-    /// The columns that are not 0 in all entries; the length class always. A column of both ends is
-    /// named by the field of the source.
     fn fields_used(&self) -> Vec<&'static Spec> {
-        let (mut narrow, mut wide) = (Narrow::default(), Wide::default());
-        for chunk in &self.chunks {
-            let (bits, wide_bits) = chunk.bits_used();
-            narrow.iter_mut().zip(bits).for_each(|(all, bits)| *all |= bits);
-            wide.iter_mut().zip(wide_bits).for_each(|(all, bits)| *all |= bits);
-        }
-        let is_in_packets = |digit: usize| self.chunks.iter().any(|chunk| !chunk.is_zero(digit));
-        let is_used = |spec: &Spec| {
-            spec.field == Field::Length
-                || match spec.home {
-                    Home::Narrow(..) => {
-                        spec.home_masks().any(|(word, bits)| narrow[word] & bits != 0)
-                    }
-                    Home::Wide(..) => spec.home_masks().any(|(word, bits)| wide[word] & bits != 0),
-                    Home::Packet => spec.own_digits().any(is_in_packets),
-                }
-        };
-        let kept = FIELDS.iter().filter(|spec| self.keep.contains(spec.field));
-        let columns = kept.filter(|spec| !spec.is_second_end());
-        columns.filter(|spec| is_used(spec) || spec.other_end().is_some_and(is_used)).collect()
+        fields_used(&self.chunks, self.keep)
     }
 
     /// Writes the index: sorts flows, puts the rows in their order, and writes columns.
@@ -404,7 +383,7 @@ fn encode_column<E: From<IndexError>>(
     scratch: &mut Scratch,
     built_elsewhere: &mut BuildElsewhere<'_, E>,
 ) -> Result<Encoded, E> {
-    let SortedRows { conversations, count, own, .. } = rows;
+    let SortedRows { conversations, columns, count, own, .. } = rows;
     let codec = match codec {
         CodecChoice::Fixed(codec) => Some(codec),
         CodecChoice::Auto => None,
@@ -415,6 +394,14 @@ fn encode_column<E: From<IndexError>>(
     let new = |space| NewColumn { space, width, names: &names };
     let own_digits = spec.own_digits();
     let Scratch { builder, column, sorter, values, sorted } = scratch;
+    let space = match (spec.is_of_flow(), spec.other_end()) {
+        (false, _) => Space::Packets,
+        (true, Some(_)) => Space::Ends,
+        (true, None) => Space::Conversations,
+    };
+    if let Some((_, sorted)) = columns.iter().find(|column| column.0 == spec.field) {
+        return Ok(Encoded::column(new(space), sorted, codec));
+    }
     if own_digits.len() == 1 {
         let (new, digit) = (new(Space::Packets), own_digits.start);
         if let Some(codec) = codec {
@@ -443,7 +430,7 @@ fn encode_column<E: From<IndexError>>(
         false => count as usize,
     };
     values.start(spec, entries);
-    let space = match spec.is_of_flow() {
+    match spec.is_of_flow() {
         false => {
             values.long.resize(entries, 0);
             for digit in own_digits {
@@ -451,15 +438,13 @@ fn encode_column<E: From<IndexError>>(
                     plane.append_to(&mut values.long);
                 }
             }
-            Space::Packets
         }
         true => {
             for spec in ends.into_iter().flatten() {
                 conversations.values(spec, values);
             }
-            if spec.other_end().is_some() { Space::Ends } else { Space::Conversations }
         }
-    };
+    }
     values.sort(sorter, sorted);
     if let (Some(codec), Some(ids)) = (codec, codec.and_then(|_| sorted.short_ids())) {
         let built = built_elsewhere(SegmentColumn::Entries(&ids), codec, &|index| {
@@ -470,6 +455,29 @@ fn encode_column<E: From<IndexError>>(
         }
     }
     Ok(Encoded::column(new(space), sorted, codec))
+}
+
+/// The columns of chunks that are not 0 in all entries; the length class always. A column of both
+/// ends is named by the field of the source.
+fn fields_used(chunks: &[Chunk], keep: FieldSet) -> Vec<&'static Spec> {
+    let (mut narrow, mut wide) = (Narrow::default(), Wide::default());
+    for chunk in chunks {
+        let (bits, wide_bits) = chunk.bits_used();
+        narrow.iter_mut().zip(bits).for_each(|(all, bits)| *all |= bits);
+        wide.iter_mut().zip(wide_bits).for_each(|(all, bits)| *all |= bits);
+    }
+    let is_in_packets = |digit: usize| chunks.iter().any(|chunk| !chunk.is_zero(digit));
+    let is_used = |spec: &Spec| {
+        spec.field == Field::Length
+            || match spec.home {
+                Home::Narrow(..) => spec.home_masks().any(|(word, bits)| narrow[word] & bits != 0),
+                Home::Wide(..) => spec.home_masks().any(|(word, bits)| wide[word] & bits != 0),
+                Home::Packet => spec.own_digits().any(is_in_packets),
+            }
+    };
+    let kept = FIELDS.iter().filter(|spec| keep.contains(spec.field));
+    let columns = kept.filter(|spec| !spec.is_second_end());
+    columns.filter(|spec| is_used(spec) || spec.other_end().is_some_and(is_used)).collect()
 }
 
 /// The fields to keep if these are wanted: both ends of a field, or neither, because which is the
@@ -521,6 +529,8 @@ impl<T: Default> Spare<T> {
 #[derive(Clone, Copy)]
 struct SortedRows<'a> {
     conversations: &'a Conversations,
+    /// The columns of flows that are sorted, if not all are still to be sorted.
+    columns: &'a [(Field, Sorted)],
     count: u32,
     map: RowMap<'a>,
     /// What the record of each row has for itself, digit by digit.
@@ -546,7 +556,8 @@ enum RowDigits<'a> {
 impl<'a> SortedRows<'a> {
     fn new(conversations: &'a Conversations, records: &'a [u32], own: &'a Own) -> Self {
         let (count, map) = (rows32(records.len()), RowMap::Records(records));
-        Self { conversations, count, map, own: own.each_ref().map(RowDigits::Plane) }
+        let own = own.each_ref().map(RowDigits::Plane);
+        Self { conversations, columns: &[], count, map, own }
     }
 }
 

@@ -10,7 +10,7 @@
 use tapdex_bitmap::Codec;
 
 use crate::error::IndexError;
-use crate::fields::{self, FIELDS, FieldSet, Packet, length_excess};
+use crate::fields::{self, FIELDS, FieldSet, Home, Packet, Spec, length_excess};
 use crate::index::{self, ColumnIndex, Digits, Width};
 
 /// Words of a flow's key: flows are sorted by them, the first word before the others.
@@ -18,7 +18,7 @@ pub const KEY_WORDS: usize = 6;
 /// Words of the wide part of a key, which few flows have.
 pub const WIDE_WORDS: usize = 10;
 pub use crate::fields::OWN_DIGITS;
-pub use crate::index::StepCode;
+pub use crate::index::{Sorted, StepCode};
 
 /// Does the index step of a segment in flow order: sorts, and builds the columns.
 ///
@@ -111,8 +111,12 @@ pub trait PacketDevice: Send + Sync + std::fmt::Debug {
 
     /// Sorts the packets of chunks that were finished, and that follow each other: the flows of all
     /// chunks by their keys, and the packets by flow, those of a flow in order of arrival. Encodes
-    /// what the index has of that order.
-    fn sort(&self, chunks: &[&dyn DeviceChunk]) -> Result<SortedPackets, SegmentFailed>;
+    /// what the index has of that order, and sorts the entries of some columns of flows by value.
+    fn sort(
+        &self,
+        chunks: &[&dyn DeviceChunk],
+        columns: &[FlowColumn],
+    ) -> Result<SortedPackets, SegmentFailed>;
 }
 
 /// Packets on a device that follow each other. Its memory is given back when it is dropped.
@@ -301,19 +305,64 @@ pub struct ChunkFigures {
     pub odd: u64,
 }
 
+/// Where the value of a column is in the keys of flows, and how many bits it has: at most 64 of a
+/// word, or all of a word of the wide part and all of the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyPlace {
+    /// In the wide part.
+    pub is_wide: bool,
+    /// The word.
+    pub word: usize,
+    /// Where in the word the value starts.
+    pub shift: u32,
+    /// How many bits it has.
+    pub bits: u32,
+}
+
+/// A column that conversations have values in, or their ends.
+///
+/// The entries of a column are the conversations; of a column with both ends, first the sources of
+/// all of them, and then the destinations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowColumn {
+    /// Where the value is; if the column is of both ends, that of the source.
+    pub first: KeyPlace,
+    /// That of the destination.
+    pub second: Option<KeyPlace>,
+}
+
+impl FlowColumn {
+    /// That of a field; `None` if it is not one of flows.
+    pub(crate) fn of(spec: &Spec) -> Option<Self> {
+        let place = |spec: &Spec| {
+            let bits = spec.home_bits();
+            match spec.home {
+                Home::Narrow(word, shift) => Some(KeyPlace { is_wide: false, word, shift, bits }),
+                Home::Wide(word, shift) => Some(KeyPlace { is_wide: true, word, shift, bits }),
+                Home::Packet => None,
+            }
+        };
+        Some(Self { first: place(spec)?, second: spec.other_end().and_then(place) })
+    }
+
+    /// All that there are.
+    pub fn all() -> Vec<Self> {
+        FIELDS.iter().filter(|spec| !spec.is_second_end()).filter_map(Self::of).collect()
+    }
+}
+
 /// The packets of a segment in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SortedPackets {
-    /// For each word of a key, that word of the flows of all chunks, in the order of their keys. A
-    /// flow that several chunks have may be there as often, or once. The number of a wide part is
-    /// its place in `wide`, from 1.
-    pub words: [Vec<u64>; KEY_WORDS],
-    /// How many packets each of these has.
+    /// How many flows there are.
+    pub flows: u64,
+    /// How many packets the flows have: two for each conversation, in the order of their keys, of
+    /// which one may have none.
     pub packets: Vec<u32>,
     /// The excess of each.
     pub excess: Vec<u64>,
-    /// The wide parts that differ, ascending.
-    pub wide: Vec<[u64; WIDE_WORDS]>,
+    /// The columns of flows that were asked for.
+    pub columns: Vec<Sorted>,
     /// The order of the records, which are counted through all chunks, as the index has it: from
     /// the head of the [code](StepCode) of its steps to the last block.
     pub row_map: Vec<u8>,

@@ -40,10 +40,9 @@ pub(crate) use field::{FlowValues, RowValues};
 pub(crate) use flows::for_each_flow;
 pub(super) use marks::{CompactMarks, LastBlock};
 pub(crate) use packed::{BLOCK as PACKED_BLOCK, GROUP as PACKED_GROUP};
-pub use postings::Form;
-pub(crate) use postings::Sorted;
 #[cfg(feature = "testing")]
 pub(crate) use postings::pack_digits;
+pub use postings::{Form, Sorted};
 pub(super) use rowmap::FlowRowMap;
 pub use rowmap::StepCode;
 pub use schema::{FlowColumn, FlowSchema, Space};

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::archive::device::{
-    ChunkFigures, DeviceChunk, FRAME_BYTES, Frames, HEAD_BYTES, KEY_WORDS, Kept, OWN_DIGITS,
-    OwnDigits, PackedDigits, PacketDevice, PacketKey, SegmentFailed, SortedPackets, StepCode,
-    WIDE_WORDS,
+    ChunkFigures, DeviceChunk, FRAME_BYTES, FlowColumn, Frames, HEAD_BYTES, KEY_WORDS, Kept,
+    KeyPlace, OWN_DIGITS, OwnDigits, PackedDigits, PacketDevice, PacketKey, SegmentFailed, Sorted,
+    SortedPackets, StepCode, WIDE_WORDS,
 };
 use crate::fields::{Packet, is_odd};
 use crate::packet::{self, Headers, LinkType};
@@ -35,8 +35,10 @@ pub enum PacketFault {
     RowMapCut,
     /// The flows it returns have more packets than there are.
     TooManyPackets,
-    /// The flows it returns are not in order.
-    FlowsTurned,
+    /// The values of a column are not in order.
+    ValuesTurned,
+    /// A column has an entry that does not exist.
+    StrangeEntry,
     /// It returns no digits of single packets.
     NoDigits,
 }
@@ -84,34 +86,8 @@ impl PlainPackets {
     }
 }
 
-/// The row map of records in the order of their flows.
-pub fn row_map(sorted: &SortedPackets, records: &[u32]) -> Result<Vec<u8>, SegmentFailed> {
-    let key = |at: usize| sorted.words.each_ref().map(|words| words[at]);
-    // The conversation is the key without the direction, its last bit.
-    let of = |mut key: [u64; KEY_WORDS]| {
-        let is_second = key[5] & 1;
-        key[5] ^= is_second;
-        (key, is_second)
-    };
-    let mut starts: Vec<u32> = Vec::new();
-    let (mut row, mut last) = (0, None);
-    for (at, &packets) in sorted.packets.iter().enumerate() {
-        let (conversation, is_second) = of(key(at));
-        if last != Some(conversation) {
-            starts.extend([row, row]);
-            last = Some(conversation);
-        }
-        row += packets;
-        if is_second == 0 {
-            *starts.last_mut().unwrap() = row;
-        }
-    }
-    starts.push(row);
-    Ok(StepCode::row_map(records, &starts)?)
-}
-
 /// Digits as a device returns those of a column: packed, if that is the best form for sure.
-pub fn packed(digits: OwnDigits) -> OwnDigits {
+fn packed(digits: OwnDigits) -> OwnDigits {
     let list: Vec<u16> = match &digits {
         OwnDigits::Bytes(list) => list.iter().map(|&digit| digit.into()).collect(),
         OwnDigits::Shorts(list) => list.clone(),
@@ -155,62 +131,144 @@ impl PacketDevice for Arc<PlainPackets> {
         Ok(Box::new(PlainChunk { device, number, kept, keys: Vec::new(), refused: Vec::new() }))
     }
 
-    fn sort(&self, chunks: &[&dyn DeviceChunk]) -> Result<SortedPackets, SegmentFailed> {
+    fn sort(
+        &self,
+        chunks: &[&dyn DeviceChunk],
+        columns: &[FlowColumn],
+    ) -> Result<SortedPackets, SegmentFailed> {
         self.check(PacketFault::Sort)?;
         self.sorted.fetch_add(1, Relaxed);
         let all = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut packets, mut kept) = (Vec::<(usize, PacketKey)>::new(), [false; OWN_DIGITS]);
+        let (mut packets, mut kept) = (Vec::new(), [false; OWN_DIGITS]);
         for chunk in chunks {
             let chunk = all.get(&chunk.number()).ok_or(SegmentFailed::Disorder)?;
             kept = chunk.0.own;
-            packets.extend(chunk.1.iter().map(|key| (0, *key)));
+            packets.extend(&chunk.1);
         }
-        let mut wide: Vec<_> = packets.iter().map(|(_, key)| key.wide).collect();
-        wide.retain(|wide| *wide != [0; WIDE_WORDS]);
-        wide.sort_unstable();
-        wide.dedup();
-        for (at, (record, key)) in packets.iter_mut().enumerate() {
-            *record = at;
-            let rank = wide.binary_search(&key.wide).map_or(0, |at| at as u64 + 1);
-            key.narrow[2] = key.narrow[2] & 0xFFFF_FFFF | rank << 32;
-        }
-        packets.sort_by_key(|&(record, key)| (key.narrow, record));
-        let mut sorted = SortedPackets { wide, ..SortedPackets::default() };
-        for flow in packets.chunk_by(|(_, a), (_, b)| a.narrow == b.narrow) {
-            for word in 0..KEY_WORDS {
-                sorted.words[word].push(flow[0].1.narrow[word]);
-            }
-            sorted.packets.push(u32::try_from(flow.len()).unwrap());
-            sorted.excess.push(flow.iter().map(|(_, key)| u64::from(key.excess)).sum());
-        }
-        let records: Vec<_> = packets.iter().map(|&(at, _)| u32::try_from(at).unwrap()).collect();
-        sorted.row_map = row_map(&sorted, &records)?;
-        let is_byte = [true, true, false, false, false];
-        for digit in 0..OWN_DIGITS {
-            let all = packets.iter().filter(|_| kept[digit]).map(|(_, key)| key.own[digit]);
-            sorted.own[digit] = match is_byte[digit] {
-                true => OwnDigits::Bytes(all.map(|digit| u8::try_from(digit).unwrap()).collect()),
-                false => OwnDigits::Shorts(all.collect()),
-            };
-        }
-        // A column of one digit.
-        for digit in 0..3 {
-            sorted.own[digit] = packed(std::mem::take(&mut sorted.own[digit]));
-        }
+        let mut sorted = sorted_packets(&packets, kept, columns)?;
         if self.fails(PacketFault::RowMapCut) {
-            sorted.row_map.truncate(records.len() / 8);
+            sorted.row_map.truncate(packets.len() / 8);
         }
         if self.fails(PacketFault::TooManyPackets) {
             sorted.packets[0] += 1;
         }
-        if self.fails(PacketFault::FlowsTurned) {
-            sorted.words[0][0] = u64::MAX;
+        if self.fails(PacketFault::ValuesTurned) {
+            let column = sorted.columns.iter_mut().find(|column| column.values.len() > 1);
+            column.unwrap().values.swap(0, 1);
+        }
+        if self.fails(PacketFault::StrangeEntry) {
+            *sorted.columns[0].entries.last_mut().unwrap() = u32::MAX;
         }
         if self.fails(PacketFault::NoDigits) {
             sorted.own[0] = OwnDigits::default();
         }
         Ok(sorted)
     }
+}
+
+/// What a device makes of packets, in the simplest way.
+pub fn sorted_packets(
+    packets: &[PacketKey],
+    kept: [bool; OWN_DIGITS],
+    columns: &[FlowColumn],
+) -> Result<SortedPackets, SegmentFailed> {
+    let mut sorted = SortedPackets::default();
+    let is_byte = [true, true, false, false, false];
+    if packets.is_empty() {
+        sorted.columns = columns.iter().map(|_| Sorted::default()).collect();
+        for digit in (0..OWN_DIGITS).filter(|&digit| kept[digit] && !is_byte[digit]) {
+            sorted.own[digit] = OwnDigits::Shorts(Vec::new());
+        }
+        return Ok(sorted);
+    }
+    // Flows are in the order of their keys, those of equal narrow keys in that of their wide parts.
+    let mut wides: Vec<_> = packets.iter().map(|packet| packet.wide).collect();
+    wides.retain(|wide| *wide != [0; WIDE_WORDS]);
+    wides.sort_unstable();
+    wides.dedup();
+    let mut order: Vec<_> =
+        (0_u32..).zip(packets.iter().map(|packet| (ranked(packet, &wides), packet))).collect();
+    order.sort_by_key(|&(record, (narrow, _))| (narrow, record));
+
+    let mut starts: Vec<u32> = Vec::new();
+    let mut conversations: Vec<&PacketKey> = Vec::new();
+    let (mut row, mut last) = (0, None);
+    for flow in order.chunk_by(|(_, (a, _)), (_, (b, _))| a == b) {
+        let (mut narrow, packet) = flow[0].1;
+        // The direction is the last bit of the last word.
+        let direction = usize::try_from(narrow[KEY_WORDS - 1] & 1).unwrap();
+        narrow[KEY_WORDS - 1] &= !1;
+        if last != Some(narrow) {
+            last = Some(narrow);
+            conversations.push(packet);
+            starts.extend([row, row]);
+            sorted.packets.extend([0, 0]);
+            sorted.excess.extend([0, 0]);
+        }
+        let at = 2 * conversations.len() - 2 + direction;
+        let len = u32::try_from(flow.len()).unwrap();
+        sorted.flows += 1;
+        sorted.packets[at] = len;
+        sorted.excess[at] = flow.iter().map(|(_, (_, packet))| u64::from(packet.excess)).sum();
+        row += len;
+        if direction == 0 {
+            *starts.last_mut().unwrap() = row;
+        }
+    }
+    starts.push(row);
+    let records: Vec<u32> = order.iter().map(|&(record, _)| record).collect();
+    sorted.row_map = StepCode::row_map(&records, &starts)?;
+    for column in columns {
+        let places = [Some(column.first), column.second];
+        let values = places
+            .iter()
+            .flatten()
+            .flat_map(|place| conversations.iter().map(move |packet| value(place, packet)));
+        sorted.columns.push(sorted_column(values));
+    }
+    for digit in (0..OWN_DIGITS).filter(|&digit| kept[digit]) {
+        let all = order.iter().map(|(_, (_, packet))| packet.own[digit]);
+        let own = match is_byte[digit] {
+            true => OwnDigits::Bytes(all.map(|digit| u8::try_from(digit).unwrap()).collect()),
+            false => OwnDigits::Shorts(all.collect()),
+        };
+        // The first three are columns of one digit.
+        sorted.own[digit] = if digit < 3 { packed(own) } else { own };
+    }
+    Ok(sorted)
+}
+
+/// The key of a packet with the rank of its wide part, from 1.
+fn ranked(packet: &PacketKey, wides: &[[u64; WIDE_WORDS]]) -> [u64; KEY_WORDS] {
+    let mut narrow = packet.narrow;
+    let rank = wides.binary_search(&packet.wide).map_or(0, |at| at as u64 + 1);
+    narrow[2] = narrow[2] & 0xFFFF_FFFF | rank << 32;
+    narrow
+}
+
+/// The value of a column in the key of a packet.
+fn value(place: &KeyPlace, packet: &PacketKey) -> u128 {
+    let words: &[u64] = if place.is_wide { &packet.wide } else { &packet.narrow };
+    match place.bits {
+        128 => u128::from(words[place.word]) << 64 | u128::from(words[place.word + 1]),
+        bits => u128::from(words[place.word] >> place.shift) & ((1 << bits) - 1),
+    }
+}
+
+/// Entries sorted by their values.
+fn sorted_column(values: impl Iterator<Item = u128>) -> Sorted {
+    let mut pairs: Vec<(u128, u32)> = values.zip(0..).collect();
+    pairs.sort_unstable();
+    let mut sorted = Sorted::default();
+    for (at, &(value, entry)) in (0..).zip(&pairs) {
+        if sorted.values.last() != Some(&value) {
+            sorted.values.push(value);
+            sorted.starts.push(at);
+        }
+        sorted.entries.push(entry);
+    }
+    sorted.starts.push(u32::try_from(pairs.len()).unwrap());
+    sorted
 }
 
 impl DeviceChunk for PlainChunk {

@@ -70,6 +70,7 @@ struct Packed {
 #[derive(Debug)]
 pub(super) struct Counted {
     pub(super) code: StepCode,
+    pub(super) conversations: usize,
     packed: [Option<Counts>; OWN_DIGITS],
 }
 
@@ -162,6 +163,8 @@ impl Rows {
             launch(&*shared.device, "scan", "scan_publish", (1, threads), args)
         };
         publish(self.counts.address(), COUNTS + 3 * OWN_DIGITS, 0)?;
+        let conversations = self.heads.address() + 4 * self.at.flows_room as u64;
+        publish(conversations, 1, COUNTS + 3 * OWN_DIGITS)?;
         for (digit, packed) in self.packed.iter().enumerate() {
             let Some(packed) = packed else { continue };
             let total = packed.lens.address() + 4 * packed_blocks(self.at.rows) as u64;
@@ -172,8 +175,9 @@ impl Rows {
 
     /// What was published.
     pub(super) fn counted(&self, published: &[u8]) -> Result<Counted, Failed> {
-        let numbers: Vec<u32> = longs(published).take(COUNTS + 3 * OWN_DIGITS).collect();
+        let numbers: Vec<u32> = longs(published).take(COUNTS + 3 * OWN_DIGITS + 1).collect();
         let (steps, figures) = numbers.split_at_checked(COUNTS).ok_or(BadPackets::Disorder)?;
+        let conversations = figures.last().map_or(0, |&number| number as usize);
         let mut counts = [[0; StepCode::SYMBOLS]; StepCode::CONTEXTS];
         let each = counts.as_flattened_mut().iter_mut().zip(steps);
         each.for_each(|(count, &step)| *count = step.into());
@@ -195,7 +199,10 @@ impl Rows {
             *packed = Some(Counts { runs, values, bytes });
         }
         match is_right {
-            true => Ok(Counted { code: StepCode::new(u32_of(rows), &counts), packed }),
+            true => {
+                let code = StepCode::new(u32_of(rows), &counts);
+                Ok(Counted { code, conversations, packed })
+            }
             false => Err(BadPackets::Disorder.into()),
         }
     }
@@ -269,6 +276,11 @@ impl Rows {
         let blocks = longs(published.get(CODES_BYTES..).unwrap_or_default()).next();
         let len = StepCode::starts_len(self.at.rows) + blocks.map_or(0, |bytes| bytes as usize);
         if len <= bytes_max { Ok(len) } else { Err(BadPackets::Disorder.into()) }
+    }
+
+    /// Where the numbers of flows are: two for each conversation.
+    pub(super) fn numbers(&self) -> Address {
+        self.numbers.address()
     }
 
     /// Where the values of a packed column are.

@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tapdex_engine::archive::device::{
-    HostMemory, KEY_WORDS, Kept, OWN_DIGITS, OwnDigits, PackedDigits, SortedPackets, WIDE_WORDS,
+    FlowColumn, HostMemory, KEY_WORDS, Kept, OWN_DIGITS, OwnDigits, PackedDigits, Sorted,
+    SortedPackets, WIDE_WORDS,
 };
 use tapdex_engine::index::Width;
 
 use super::chunk::{Finished, FinishedMemory, bytes_of_width, lend_own, longs};
+use super::columns::{Conversations, KeyBits, SortedFlows};
 use super::pool::{Busy, Lent, Pool, ROOM_BYTES, Stage, addresses, lock};
 use super::rows::{Rows, SortedRows};
 use super::{BadPackets, CHUNK_WORDS, Failed, Shared};
@@ -97,7 +99,8 @@ struct Sorting {
 impl Sorting {
     fn new(shared: &Shared, kept: &Kept, sizes: Sizes) -> Result<Self, DeviceError> {
         let (pool, Sizes { records, flows, wides }) = (&shared.pool, sizes);
-        let [counts, sums] = Radix::room(records.max(flows + 1).max(wides + 1));
+        // There may be as many conversations as flows, and each has two ends.
+        let [counts, sums] = Radix::room(records.max(2 * flows + 1).max(wides + 1));
         Ok(Self {
             flows: Keyed::new(pool, flows, KEY_WORDS)?,
             wides: match wides {
@@ -119,19 +122,25 @@ impl Sorting {
 /// What is copied out, and where it goes.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    Word(usize),
     Packets,
     Excess,
-    Wide,
+    Values(usize),
+    Starts(usize),
+    Entries(usize),
     RowMap,
     Own(usize),
     Packed(usize),
-    Values(usize),
+    Digits(usize),
 }
 
 impl Shared {
-    pub(super) fn sort(&self, chunks: &[Arc<Finished>]) -> Result<SortedPackets, Failed> {
-        let mut sorted = SortedPackets::default();
+    pub(super) fn sort(
+        &self,
+        chunks: &[Arc<Finished>],
+        columns: &[FlowColumn],
+    ) -> Result<SortedPackets, Failed> {
+        let columns_of_nothing = columns.iter().map(|_| Sorted::default()).collect();
+        let mut sorted = SortedPackets { columns: columns_of_nothing, ..SortedPackets::default() };
         let Some(Finished { kept, .. }) = chunks.first().map(|chunk| &**chunk) else {
             return Ok(sorted);
         };
@@ -175,29 +184,49 @@ impl Shared {
             return Err(BadPackets::Disorder.into());
         }
         let counted = rows.counted(room.bytes().get(TOTALS_BYTES..).unwrap_or_default())?;
+        if counted.conversations == 0 || counted.conversations > flows {
+            return Err(BadPackets::Disorder.into());
+        }
+        let (sorted_flows, bits) = (flows_of(&memory, &rows), key_bits(&filled));
+        let mut conversations =
+            Conversations::new(&self.pool, sorted_flows, counted.conversations, columns)?;
+        conversations.sort(self, &radix, columns, &bits)?;
+        let values = self.pool.room()?;
+        conversations.publish(self, values.address())?;
+        let values = Busy::new(&self.device, Stream::Compute, values)?;
         let (encoded, busy) = rows.encode(self, &radix, &counted, room)?;
         drop(turn);
         let room = busy.wait()?;
         let map_len = rows.map_len(room.bytes(), encoded.map.1)?;
         drop(room);
+        let values = values.wait()?;
 
         let mut parts: Vec<(Part, Address, usize)> = Vec::new();
-        for word in 0..KEY_WORDS {
-            let from = memory.flows.out.address() + (8 * word * sizes.flows) as u64;
-            parts.push((Part::Word(word), from, 8 * flows));
+        sorted.flows = flows as u64;
+        parts.push((Part::Packets, conversations.packets.address(), 8 * counted.conversations));
+        parts.push((Part::Excess, conversations.excess.address(), 16 * counted.conversations));
+        for ((at, column), count) in
+            conversations.columns.iter().enumerate().zip(longs(values.bytes()))
+        {
+            let count = count as usize;
+            if count == 0 || count > column.len {
+                return Err(BadPackets::Disorder.into());
+            }
+            for word in 0..column.word_count {
+                let from = column.values.address() + 8 * (word * column.len) as u64;
+                parts.push((Part::Values(at), from, 8 * count));
+            }
+            parts.push((Part::Starts(at), column.starts.address(), 4 * count));
+            parts.push((Part::Entries(at), column.order, 4 * column.len));
         }
-        parts.push((Part::Packets, memory.packets.address(), 4 * flows));
-        parts.push((Part::Excess, memory.excess.address(), 8 * flows));
-        if let Some(keyed) = &memory.wides {
-            parts.push((Part::Wide, keyed.out.address(), 8 * WIDE_WORDS * wides));
-        }
+        drop(values);
         sorted.row_map = counted.code.head();
         parts.push((Part::RowMap, encoded.map.0.address(), map_len));
         for (digit, own) in memory.own.iter().enumerate() {
             if let Some((packed, bytes, values)) = &encoded.packed[digit] {
                 sorted.own[digit] = OwnDigits::Packed(PackedDigits::default());
                 parts.push((Part::Packed(digit), packed.address(), *bytes));
-                parts.push((Part::Values(digit), rows.values(digit), 2 * values));
+                parts.push((Part::Digits(digit), rows.values(digit), 2 * values));
             } else if let Some(own) = own {
                 let bytes = bytes_of_width(self.widths[digit]) * sizes.records;
                 parts.push((Part::Own(digit), own.address(), bytes));
@@ -349,11 +378,10 @@ impl Shared {
             let piece = move |at: usize| (part, from + at as u64, (bytes - at).min(ROOM_BYTES));
             (0..bytes).step_by(ROOM_BYTES).map(piece)
         });
-        let mut wide = Vec::new();
         let mut under_way = VecDeque::with_capacity(OUT_TOGETHER);
         let mut take = |(busy, part, bytes): (Busy, Part, usize)| {
             let room = busy.wait()?;
-            append(sorted, &mut wide, part, room.bytes().get(..bytes).unwrap_or_default());
+            append(sorted, part, room.bytes().get(..bytes).unwrap_or_default());
             Ok::<_, DeviceError>(())
         };
         for (part, from, bytes) in pieces {
@@ -367,7 +395,19 @@ impl Shared {
             under_way.push_back((Busy::new(&self.device, Stream::Out, room)?, part, bytes));
         }
         under_way.into_iter().try_for_each(take)?;
-        sorted.wide = wide.as_chunks::<WIDE_WORDS>().0.to_vec();
+        for column in &mut sorted.columns {
+            let count = column.starts.len();
+            if column.values.len() > count {
+                // The high words of all values, and then the low ones.
+                let low = column.values.split_off(count);
+                column
+                    .values
+                    .iter_mut()
+                    .zip(low)
+                    .for_each(|(value, low)| *value = *value << 64 | low);
+            }
+            column.starts.push(u32_of(column.entries.len()));
+        }
         Ok(())
     }
 }
@@ -382,6 +422,33 @@ fn totals(memory: &Sorting, published: &[u8]) -> [usize; 2] {
 
 const TOTALS_BYTES: usize = 8;
 
+/// Where the flows are that were sorted.
+fn flows_of(memory: &Sorting, rows: &Rows) -> SortedFlows {
+    SortedFlows {
+        words: memory.flows.out.address(),
+        room: memory.flows.len,
+        count: memory.flows.ranks_len(),
+        packets: memory.packets.address(),
+        excess: memory.excess.address(),
+        numbers: rows.numbers(),
+        wides: memory.wides.as_ref().map_or(0, |wides| wides.out.address()),
+    }
+}
+
+/// The bits of the keys of all chunks.
+fn key_bits(chunks: &[(&Finished, &FinishedMemory)]) -> KeyBits {
+    let mut bits = KeyBits { narrow: [[0; KEY_WORDS]; 2], wide: [[0; WIDE_WORDS]; 2] };
+    for (chunk, _) in chunks {
+        let narrow = bits.narrow.as_flattened_mut().iter_mut().zip(chunk.bits.as_flattened());
+        narrow.for_each(|(all, chunk)| *all |= chunk);
+        let wide = bits.wide[0].iter_mut().zip(chunk.wide_bits[0]);
+        wide.for_each(|(all, chunk)| *all |= chunk);
+    }
+    // Some flows may have no wide part.
+    bits.wide[1] = [u64::MAX; WIDE_WORDS];
+    bits
+}
+
 /// The bits that are set in some key, and not in all.
 fn differing<const N: usize>(bits: impl Iterator<Item = [[u64; N]; 2]>) -> [u64; N] {
     let mut all = [[0; N]; 2];
@@ -395,27 +462,29 @@ fn differing<const N: usize>(bits: impl Iterator<Item = [[u64; N]; 2]>) -> [u64;
 
 fn reserve(sorted: &mut SortedPackets, part: Part, bytes: usize) {
     match part {
-        Part::Word(word) => sorted.words[word].reserve_exact(bytes / 8),
         Part::Packets => sorted.packets.reserve_exact(bytes / 4),
         Part::Excess => sorted.excess.reserve_exact(bytes / 8),
-        Part::Wide => {}
+        Part::Values(at) => sorted.columns[at].values.reserve_exact(bytes / 8),
+        Part::Starts(at) => sorted.columns[at].starts.reserve_exact(bytes / 4 + 1),
+        Part::Entries(at) => sorted.columns[at].entries.reserve_exact(bytes / 4),
         Part::RowMap => sorted.row_map.reserve_exact(bytes),
         Part::Own(digit) | Part::Packed(digit) => match &mut sorted.own[digit] {
             OwnDigits::Bytes(own) => own.reserve_exact(bytes),
             OwnDigits::Shorts(own) => own.reserve_exact(bytes / 2),
             OwnDigits::Packed(packed) => packed.bytes.reserve_exact(bytes),
         },
-        Part::Values(_) => {}
+        Part::Digits(_) => {}
     }
 }
 
-fn append(sorted: &mut SortedPackets, wide: &mut Vec<u64>, part: Part, bytes: &[u8]) {
+fn append(sorted: &mut SortedPackets, part: Part, bytes: &[u8]) {
     let words = || bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word));
     match part {
-        Part::Word(word) => sorted.words[word].extend(words()),
         Part::Packets => sorted.packets.extend(longs(bytes)),
         Part::Excess => sorted.excess.extend(words()),
-        Part::Wide => wide.extend(words()),
+        Part::Values(at) => sorted.columns[at].values.extend(words().map(u128::from)),
+        Part::Starts(at) => sorted.columns[at].starts.extend(longs(bytes)),
+        Part::Entries(at) => sorted.columns[at].entries.extend(longs(bytes)),
         Part::RowMap => sorted.row_map.extend_from_slice(bytes),
         Part::Own(digit) | Part::Packed(digit) => match &mut sorted.own[digit] {
             OwnDigits::Bytes(own) => own.extend_from_slice(bytes),
@@ -425,7 +494,7 @@ fn append(sorted: &mut SortedPackets, wide: &mut Vec<u64>, part: Part, bytes: &[
             }
             OwnDigits::Packed(packed) => packed.bytes.extend_from_slice(bytes),
         },
-        Part::Values(digit) => {
+        Part::Digits(digit) => {
             if let OwnDigits::Packed(packed) = &mut sorted.own[digit] {
                 let shorts = bytes.as_chunks::<2>().0.iter();
                 packed.values.extend(shorts.map(|&short| u16::from_le_bytes(short)));

@@ -3,18 +3,18 @@
 use std::sync::{Arc, Mutex};
 
 use super::{
-    BuildElsewhere, Chunk, Own, Plane, RowDigits, RowMap, SegmentBuilder, SortedRows, Target, own,
-    rows32, with_both_ends,
+    BuildElsewhere, Chunk, Own, Plane, RowDigits, RowMap, SegmentBuilder, SortedRows, Target,
+    fields_used, own, rows32, with_both_ends,
 };
 use crate::archive::CodecChoice;
 use crate::archive::device::{
-    DeviceChunk, OwnDigits, PackedDigits, PacketDevice, SegmentDevice, SegmentFailed, SegmentKeys,
-    SegmentOrder, SortedPackets, StepCode,
+    DeviceChunk, FlowColumn, OwnDigits, PackedDigits, PacketDevice, SegmentDevice, SegmentFailed,
+    SegmentKeys, SegmentOrder, SortedPackets, StepCode,
 };
-use crate::archive::flows::{AllFlows, wide_number};
+use crate::archive::flows::AllFlows;
 use crate::error::IndexError;
 use crate::fields::FieldSet;
-use crate::index::check_permutation;
+use crate::index::{Sorted, check_permutation};
 use crate::lock;
 
 /// Failures in a row after which the device is not used again.
@@ -110,8 +110,11 @@ impl<'a> SharedDevice<'a> {
             self.failed(None);
             return None;
         };
-        let sorted = packets.sort(&all).and_then(|sorted| {
-            check_sorted(&sorted, chunks, &own(with_both_ends(keep)))?;
+        let keep = with_both_ends(keep);
+        let columns = fields_used(chunks, keep);
+        let columns: Vec<_> = columns.into_iter().filter_map(FlowColumn::of).collect();
+        let sorted = packets.sort(&all, &columns).and_then(|sorted| {
+            check_sorted(&sorted, chunks, &columns, &own(keep))?;
             Ok(sorted)
         });
         match sorted {
@@ -236,7 +239,9 @@ impl SegmentBuilder {
     ) -> Result<u64, IndexError> {
         let mut conversations = std::mem::take(&mut self.conversations);
         conversations.take_sorted(&sorted);
-        let SortedPackets { row_map, mut own, .. } = sorted;
+        let SortedPackets { columns, row_map, mut own, .. } = sorted;
+        let of_flows = target.fields.iter().filter(|spec| spec.is_of_flow());
+        let columns: Vec<_> = of_flows.map(|spec| spec.field).zip(columns).collect();
         let planes = own.each_mut().map(|digits| match digits {
             OwnDigits::Bytes(digits) => Plane::Bytes(std::mem::take(digits)),
             OwnDigits::Shorts(digits) => Plane::Shorts(std::mem::take(digits)),
@@ -248,6 +253,7 @@ impl SegmentBuilder {
         };
         let rows = SortedRows {
             conversations: &conversations,
+            columns: &columns,
             count: rows32(self.records()),
             map: RowMap::Encoded(&row_map),
             own: std::array::from_fn(digits),
@@ -272,11 +278,16 @@ impl SegmentBuilder {
 }
 
 /// Checks whether what a device returned can be the packets of these chunks in order.
-fn check_sorted(sorted: &SortedPackets, chunks: &[Chunk], kept: &Own) -> Result<(), SegmentFailed> {
-    let SortedPackets { words, packets, excess, wide, row_map, own } = sorted;
+fn check_sorted(
+    sorted: &SortedPackets,
+    chunks: &[Chunk],
+    asked: &[FlowColumn],
+    kept: &Own,
+) -> Result<(), SegmentFailed> {
+    let SortedPackets { flows, packets, excess, columns, row_map, own } = sorted;
     let records: usize = chunks.iter().map(Chunk::records).sum();
-    let flows: usize = chunks.iter().map(Chunk::flows).sum();
-    let key = |at: usize| words.each_ref().map(|words| words[at]);
+    let flows_most: usize = chunks.iter().map(Chunk::flows).sum();
+    let conversations = packets.len() / 2;
     let is_kept = |(plane, digits): (&Plane, &OwnDigits)| match (plane, digits) {
         (Plane::Unkept, digits) => digits.is_empty(),
         (Plane::Bytes(_), OwnDigits::Bytes(digits)) => digits.len() == records,
@@ -286,15 +297,27 @@ fn check_sorted(sorted: &SortedPackets, chunks: &[Chunk], kept: &Own) -> Result<
         }
         _ => false,
     };
+    let is_sorted = |(column, sorted): (&FlowColumn, &Sorted)| {
+        let Sorted { values, starts, entries } = sorted;
+        let len = conversations * if column.second.is_some() { 2 } else { 1 };
+        entries.len() == len
+            && entries.iter().all(|&entry| (entry as usize) < len)
+            && values.is_sorted_by(|a, b| a < b)
+            && starts.len() == values.len() + 1
+            && starts.is_sorted_by(|a, b| a < b)
+            && starts.first() == Some(&0)
+            && starts.last().is_some_and(|&end| end as usize == len)
+    };
     let is_right = row_map.len() >= StepCode::starts_len(records) + records / 8
-        && packets.len() <= flows
-        && words.iter().all(|words| words.len() == packets.len())
+        && conversations > 0
+        && packets.len() == 2 * conversations
         && excess.len() == packets.len()
+        && *flows == packets.iter().filter(|&&packets| packets > 0).count() as u64
+        && *flows <= flows_most as u64
+        && packets.as_chunks::<2>().0.iter().all(|pair| *pair != [0, 0])
         && packets.iter().map(|&packets| u64::from(packets)).sum::<u64>() == records as u64
-        && packets.iter().all(|&packets| packets > 0)
-        && (1..packets.len()).all(|at| key(at - 1) <= key(at))
-        && (0..packets.len()).all(|at| wide_number(&key(at)) <= wide.len())
-        && wide.is_sorted_by(|a, b| a < b)
+        && columns.len() == asked.len()
+        && asked.iter().zip(columns).all(is_sorted)
         && kept.iter().zip(own).all(is_kept);
     if is_right { Ok(()) } else { Err(SegmentFailed::Disorder) }
 }

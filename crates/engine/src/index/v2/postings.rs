@@ -66,13 +66,14 @@ impl std::fmt::Display for Form {
 }
 
 /// Entries sorted by their values, and ascending for each value.
-#[derive(Debug, Default)]
-pub(crate) struct Sorted {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sorted {
     /// The values that occur, ascending.
-    pub(crate) values: Vec<u128>,
+    pub values: Vec<u128>,
     /// Where the entries of each value start, and where the last ones end.
-    pub(crate) starts: Vec<u32>,
-    pub(crate) entries: Vec<u32>,
+    pub starts: Vec<u32>,
+    /// The entries.
+    pub entries: Vec<u32>,
 }
 
 impl Sorted {

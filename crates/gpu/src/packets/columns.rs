@@ -1,0 +1,238 @@
+//! Columns of flows: the entries of each sorted by value (`columns.cu`).
+
+use std::sync::Arc;
+
+use tapdex_engine::archive::device::{FlowColumn, KEY_WORDS, KeyPlace, WIDE_WORDS};
+
+use super::Shared;
+use super::pool::{Lent, Pool};
+use crate::column::{args, u32_of};
+use crate::device::{Address, Arg, DeviceError, Stream};
+use crate::radix::{Keys, Radix, launch, shifts};
+
+/// Where the flows of a segment are on the device, in the order of their keys.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SortedFlows {
+    /// Their keys, word by word, for so many flows, and how many there are.
+    pub(super) words: Address,
+    pub(super) room: usize,
+    pub(super) count: Address,
+    pub(super) packets: Address,
+    pub(super) excess: Address,
+    /// The numbers of flows: two for each conversation.
+    pub(super) numbers: Address,
+    /// The wide parts, in order.
+    pub(super) wides: Address,
+}
+
+/// The bits that are set in any key, and those that are not set in all.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyBits {
+    pub(super) narrow: [[u64; KEY_WORDS]; 2],
+    /// Those of wide parts; a key that has none has no bits.
+    pub(super) wide: [[u64; WIDE_WORDS]; 2],
+}
+
+/// The conversations of a segment.
+#[derive(Debug)]
+pub(super) struct Conversations {
+    flows: SortedFlows,
+    count: usize,
+    firsts: Lent,
+    pub(super) packets: Lent,
+    pub(super) excess: Lent,
+    pub(super) columns: Vec<Column>,
+}
+
+/// A column, sorted.
+#[derive(Debug)]
+pub(super) struct Column {
+    /// How many entries it has, and words of 64 bits a value.
+    pub(super) len: usize,
+    pub(super) word_count: usize,
+    words: Lent,
+    orders: [Lent; 2],
+    /// Where the entries are that are in order.
+    pub(super) order: Address,
+    places: Lent,
+    /// The values that differ, word by word, the high one first, and where the entries of each
+    /// start.
+    pub(super) values: Lent,
+    pub(super) starts: Lent,
+}
+
+impl Conversations {
+    /// Room for so many.
+    pub(super) fn new(
+        pool: &Arc<Pool>,
+        flows: SortedFlows,
+        count: usize,
+        columns: &[FlowColumn],
+    ) -> Result<Self, DeviceError> {
+        let columns = columns.iter().map(|column| Column::new(pool, count, column));
+        Ok(Self {
+            flows,
+            count,
+            firsts: pool.lend(4 * count)?,
+            packets: pool.lend(8 * count)?,
+            excess: pool.lend(16 * count)?,
+            columns: columns.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Sorts the columns.
+    pub(super) fn sort(
+        &mut self,
+        shared: &Shared,
+        radix: &Radix<'_>,
+        columns: &[FlowColumn],
+        bits: &KeyBits,
+    ) -> Result<(), DeviceError> {
+        let Self { flows, count, firsts, packets, excess, columns: all } = self;
+        let fill = |at: &Lent, bytes| shared.device.fill(Stream::Compute, at.address(), 0, bytes);
+        fill(packets, 8 * *count)?;
+        fill(excess, 16 * *count)?;
+        let args = args![
+            flows.numbers,
+            flows.count,
+            u32_of(flows.room),
+            flows.packets,
+            flows.excess,
+            packets.address(),
+            excess.address(),
+            firsts.address(),
+        ];
+        shared.launch("columns", "columns_conversations", flows.room, args)?;
+        for (column, place) in all.iter_mut().zip(columns) {
+            column.gather(shared, flows, (firsts.address(), *count), place)?;
+            column.sort(shared, radix, place, bits)?;
+        }
+        Ok(())
+    }
+
+    /// Has the host told how many values each column has, one behind the other.
+    pub(super) fn publish(&self, shared: &Shared, host: Address) -> Result<(), DeviceError> {
+        for (at, column) in (0..).zip(&self.columns) {
+            let count = column.places.address() + 4 * column.len as u64;
+            let args = args![count, 1_u32, host + 4 * at];
+            launch(&*shared.device, "scan", "scan_publish", (1, 32), args)?;
+        }
+        Ok(())
+    }
+}
+
+impl Column {
+    fn new(pool: &Arc<Pool>, count: usize, column: &FlowColumn) -> Result<Self, DeviceError> {
+        let len = if column.second.is_some() { 2 * count } else { count };
+        let word_count = if column.first.bits > 64 { 2 } else { 1 };
+        Ok(Self {
+            len,
+            word_count,
+            words: pool.lend(8 * word_count * len)?,
+            orders: [pool.lend(4 * len)?, pool.lend(4 * len)?],
+            order: 0,
+            places: pool.lend(4 * (len + 1))?,
+            values: pool.lend(8 * word_count * len)?,
+            starts: pool.lend(4 * len)?,
+        })
+    }
+
+    /// The values of all entries.
+    fn gather(
+        &self,
+        shared: &Shared,
+        flows: &SortedFlows,
+        (firsts, count): (Address, usize),
+        column: &FlowColumn,
+    ) -> Result<(), DeviceError> {
+        let (stride, count32) = (u32_of(flows.room), u32_of(count));
+        for (end, place) in [Some(column.first), column.second].into_iter().flatten().enumerate() {
+            for word in 0..self.word_count {
+                let target = self.words.address() + 8 * (word * self.len + end * count) as u64;
+                let (from, mask) = (u32_of(place.word + word), mask(&place));
+                match place.is_wide {
+                    false => {
+                        let args = args![
+                            flows.words,
+                            stride,
+                            firsts,
+                            count32,
+                            from,
+                            place.shift,
+                            mask,
+                            target,
+                        ];
+                        shared.launch("columns", "columns_narrow", count, args)?;
+                    }
+                    // No flow has a wide part: all values are 0.
+                    true if flows.wides == 0 => {
+                        shared.device.fill(Stream::Compute, target, 0, 8 * count)?;
+                    }
+                    true => {
+                        let args = args![
+                            flows.words,
+                            stride,
+                            firsts,
+                            count32,
+                            flows.wides,
+                            from,
+                            place.shift,
+                            mask,
+                            target,
+                        ];
+                        shared.launch("columns", "columns_wide", count, args)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sorts the entries by those bits of their values that differ.
+    fn sort(
+        &mut self,
+        shared: &Shared,
+        radix: &Radix<'_>,
+        column: &FlowColumn,
+        bits: &KeyBits,
+    ) -> Result<(), DeviceError> {
+        let (len, words) = (self.len, self.words.address());
+        let mut passes = Vec::new();
+        // The low word first: later passes have precedence.
+        for word in (0..self.word_count).rev() {
+            let at = words + 8 * (word * len) as u64;
+            passes.extend(
+                shifts(differing(column, word, bits)).map(|shift| (Keys::Words(at), shift)),
+            );
+        }
+        self.order = radix.sort(len, self.orders.each_ref().map(Lent::address), &passes)?;
+        let (len32, places) = (u32_of(len), self.places.address());
+        let word_count = u32_of(self.word_count);
+        let args = args![words, word_count, self.order, len32, places];
+        shared.launch("group", "group_heads", len + 1, args)?;
+        radix.scan(places, len + 1)?;
+        let (values, starts) = (self.values.address(), self.starts.address());
+        let args = args![words, word_count, self.order, len32, places, values, starts];
+        shared.launch("columns", "columns_values", len, args)
+    }
+}
+
+/// The bits of a value in a word.
+fn mask(place: &KeyPlace) -> u64 {
+    u64::MAX >> (64 - place.bits.clamp(1, 64))
+}
+
+/// The bits of a word of values that are not the same in all of them.
+fn differing(column: &FlowColumn, word: usize, bits: &KeyBits) -> u64 {
+    let (mut set, mut missing) = (0, 0);
+    for place in [Some(column.first), column.second].into_iter().flatten() {
+        let at = place.word + word;
+        let [of_any, not_of_all] = match place.is_wide {
+            false => bits.narrow.map(|words| words[at]),
+            true => bits.wide.map(|words| words[at]),
+        };
+        set |= of_any >> place.shift & mask(&place);
+        missing |= not_of_all >> place.shift & mask(&place);
+    }
+    set & missing
+}
