@@ -42,12 +42,14 @@ KERNEL columns_wide(const u64 *words, u32 stride, const u32 *firsts, u32 count, 
 
 // The values that differ, and where their entries start: `order` are the entries by value, `places`
 // the marks of those that differ from the one before, summed up. Word w of entry i is
-// words[w * len + i], that of value i values[w * len + i].
+// words[w * len + i], that of value i values[w * len + i]. `ids` gets the place of each entry's
+// value among those that differ.
 KERNEL columns_values(const u64 *words, u32 word_count, const u32 *order, u32 len,
-                      const u32 *places, u64 *values, u32 *starts) {
+                      const u32 *places, u64 *values, u32 *starts, u32 *ids) {
     u32 at = thread_number();
     if (at >= len) return;
     u32 rank = places[at];
+    ids[order[at]] = places[at + 1] - 1;
     if (places[at + 1] == rank) return;
     starts[rank] = at;
     for (u32 word = 0; word < word_count; word++)

@@ -322,6 +322,23 @@ DEVICE void write(const Digit *digits, u32 rows, const u32 *seen, const u32 *pla
     write_block(block, shape_of(block), target + 4 * (groups - 1) + start);
 }
 
+// The same of numbers of 32 bits, as they are.
+KERNEL packed_measure_u32(const u32 *numbers, u32 len, u32 blocks, u32 *lens) {
+    u32 number = thread_number() / 32;
+    if (number > blocks) return;
+    u32 bytes = 0;
+    if (number < blocks) {
+        Block block;
+        u32 first = number * BLOCK_NUMBERS;
+        block.len = min(len - first, BLOCK_NUMBERS);
+#pragma unroll
+        for (u32 i = 0; i < EACH; i++)
+            block.numbers[i] = block.has(i) ? numbers[first + i * 32 + lane_id()] : 0;
+        bytes = 1 + (shape_of(block).best >> 16);
+    }
+    if (lane_id() == 0) lens[number] = bytes;
+}
+
 // Writes where each group of blocks starts, but the first, and the blocks: `starts` is their bytes,
 // summed up.
 KERNEL packed_write_u8(const u8 *digits, u32 rows, const u32 *seen, const u32 *places, u32 blocks,

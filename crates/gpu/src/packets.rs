@@ -153,9 +153,10 @@ impl PacketDevice for GpuPackets {
         &self,
         chunks: &[&dyn DeviceChunk],
         columns: &[FlowColumn],
-    ) -> Result<SortedPackets, SegmentFailed> {
+        target: &mut SortedPackets,
+    ) -> Result<(), SegmentFailed> {
         let chunks = self.shared.finished(chunks)?;
-        self.shared.tried(|| self.shared.sort(&chunks, columns))
+        self.shared.tried(|| self.shared.sort(&chunks, columns, target))
     }
 }
 

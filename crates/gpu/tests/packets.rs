@@ -228,6 +228,16 @@ fn model_sorted(kept: &Kept, frames: &[Frame]) -> SortedPackets {
     model_columns(kept, frames, &FlowColumn::all())
 }
 
+fn sort(
+    device: &dyn PacketDevice,
+    chunks: &[&dyn DeviceChunk],
+    columns: &[FlowColumn],
+) -> Result<SortedPackets, SegmentFailed> {
+    let mut sorted = SortedPackets::default();
+    device.sort(chunks, columns, &mut sorted)?;
+    Ok(sorted)
+}
+
 fn is_same(what: &str, found: &SortedPackets, expected: &SortedPackets) {
     assert!(found.flows == expected.flows, "{what}: number of flows");
     assert!(found.packets == expected.packets, "{what}: packets of flows");
@@ -235,6 +245,8 @@ fn is_same(what: &str, found: &SortedPackets, expected: &SortedPackets) {
     assert!(found.row_map == expected.row_map, "{what}: row map");
     assert_eq!(found.columns.len(), expected.columns.len());
     for (column, (found, expected)) in found.columns.iter().zip(&expected.columns).enumerate() {
+        assert_eq!(found.packed_bytes, expected.packed_bytes, "{what}: column {column}");
+        let (found, expected) = (&found.sorted, &expected.sorted);
         assert!(found.values == expected.values, "{what}: values of column {column}");
         assert!(found.starts == expected.starts, "{what}: starts of column {column}");
         assert!(found.entries == expected.entries, "{what}: entries of column {column}");
@@ -260,7 +272,9 @@ fn check(
         built.push(chunk);
     }
     let refs: Vec<&dyn DeviceChunk> = built.iter().map(|chunk| &**chunk).collect();
-    let sorted = device.sort(&refs, columns)?;
+    // What was sorted before makes no difference.
+    let mut sorted = model_columns(kept, &frames(Kind::Mixed, 50, 20, 0, 9), &few_columns());
+    device.sort(&refs, columns, &mut sorted)?;
     is_same(what, &sorted, &model_columns(kept, &chunks.concat(), columns));
     Ok(())
 }
@@ -279,7 +293,7 @@ fn chunks_of_every_kind() {
         let go = |what: &str, chunks: &[Vec<Frame>], batch| {
             sound(&device, &format!("{what}, seed {seed}"), &kept, chunks, batch);
         };
-        assert_eq!(device.sort(&[], &[]).unwrap(), SortedPackets::default());
+        assert_eq!(sort(&device, &[], &[]).unwrap(), SortedPackets::default());
         go("an empty chunk", &[vec![]], 1);
         for len in [1, 31, 32, 33] {
             let chunk = frames(Kind::Mixed, len, len.div_ceil(3), 0, seed);
@@ -367,7 +381,7 @@ fn threads_build_and_sort_at_the_same_time() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let refs: Vec<&dyn DeviceChunk> = built.iter().map(|chunk| &**chunk).collect();
-    let sorted = device.sort(&refs, &FlowColumn::all()).unwrap();
+    let sorted = sort(&device, &refs, &FlowColumn::all()).unwrap();
     is_same("one segment of all", &sorted, &model_sorted(&kept, &chunks.concat()));
 }
 
@@ -406,15 +420,21 @@ fn what_does_not_fit_together_is_refused() {
     let (good, _) = build(&device, &kept, &few, 64).unwrap();
     let (strange, _) = build(&other, &kept, &few, 64).unwrap();
     assert!(
-        is_device_failure(device.sort(&[&*good, &*strange], &FlowColumn::all())),
+        is_device_failure(sort(&device, &[&*good, &*strange], &FlowColumn::all())),
         "of another device"
     );
     let mut open = device.begin(&kept).unwrap();
-    assert!(is_device_failure(device.sort(&[&*good, &*open], &FlowColumn::all())), "not finished");
+    assert!(
+        is_device_failure(sort(&device, &[&*good, &*open], &FlowColumn::all())),
+        "not finished"
+    );
     let mut some = kept;
     some.own[0] = false;
     let (less, _) = build(&device, &some, &few, 64).unwrap();
-    assert!(is_device_failure(device.sort(&[&*good, &*less], &FlowColumn::all())), "other fields");
+    assert!(
+        is_device_failure(sort(&device, &[&*good, &*less], &FlowColumn::all())),
+        "other fields"
+    );
 
     // More keys than frames were refused.
     let mut room = device.frames().unwrap();
@@ -428,12 +448,12 @@ fn what_does_not_fit_together_is_refused() {
     assert!(is_device_failure(open.finish(&keys)));
     assert!(is_device_failure(open.refused()));
     assert!(is_device_failure(open.add(device.frames().unwrap())));
-    assert!(is_device_failure(device.sort(&[&*open], &FlowColumn::all())));
+    assert!(is_device_failure(sort(&device, &[&*open], &FlowColumn::all())));
 
     // Longer than a segment.
     let (long, _) = build(&device, &kept, &frames(Kind::Narrow, 9_000, 3, 0, 1), 9_000).unwrap();
     let many = vec![&*long; RECORDS_MAX / 9_000 + 1];
-    assert!(is_device_failure(device.sort(&many, &FlowColumn::all())));
+    assert!(is_device_failure(sort(&device, &many, &FlowColumn::all())));
 
     // Longer than a chunk.
     let mut open = device.begin(&kept).unwrap();
@@ -446,9 +466,9 @@ fn what_does_not_fit_together_is_refused() {
         assert_eq!(added.is_ok(), first < CHUNK_FRAMES_MAX, "{first}");
     }
 
-    let sorted = device.sort(&[&*good], &FlowColumn::all()).unwrap();
+    let sorted = sort(&device, &[&*good], &FlowColumn::all()).unwrap();
     is_same("the good one", &sorted, &model_sorted(&kept, &few));
-    let sorted = device.sort(&[&*good, &*good], &FlowColumn::all()).unwrap();
+    let sorted = sort(&device, &[&*good, &*good], &FlowColumn::all()).unwrap();
     is_same("twice", &sorted, &model_sorted(&kept, &[few.clone(), few].concat()));
 }
 
@@ -468,7 +488,7 @@ fn frames_may_come_in_any_memory() {
     let keys: Vec<_> =
         chunk.refused().unwrap().iter().map(|&at| few[at as usize].key(&kept)).collect();
     assert_eq!(chunk.finish(&keys).unwrap(), model_figures(&kept, &few));
-    let sorted = device.sort(&[&*chunk], &FlowColumn::all()).unwrap();
+    let sorted = sort(&device, &[&*chunk], &FlowColumn::all()).unwrap();
     is_same("vectors", &sorted, &model_sorted(&kept, &few));
 }
 
@@ -510,7 +530,7 @@ fn a_device_may_be_lost_at_any_call() {
             let calls = host.calls();
             assert!(is_device_failure(device.frames()));
             assert!(is_device_failure(device.begin(&kept)));
-            assert!(is_device_failure(device.sort(&[], &[])));
+            assert!(is_device_failure(sort(&device, &[], &[])));
             assert_eq!(host.calls(), calls);
         }
         result

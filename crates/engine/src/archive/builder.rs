@@ -20,7 +20,7 @@ use std::time::Instant;
 use tapdex_bitmap::Codec;
 
 use super::CodecChoice;
-use super::device::{Kept, PackedDigits, SegmentColumn, SortedPackets};
+use super::device::{Kept, OwnDigits, PackedDigits, SegmentColumn, SortedColumn, SortedPackets};
 use super::flows::{AllFlows, CHUNKS_MAX, Conversations, Values};
 use super::ingest::{Step, Steps};
 use super::note::Note;
@@ -87,6 +87,8 @@ pub(super) struct SegmentBuilder {
     places: Option<(Vec<Mark>, Option<PieceSums>)>,
     /// The packets in their order, if a device has sorted them.
     sorted: Option<SortedPackets>,
+    /// Memory for those of the next segment.
+    spare_sorted: SortedPackets,
     /// Whether the lengths of the packets are known, not only their classes.
     has_lengths: bool,
     // Kept for the next segment.
@@ -123,6 +125,7 @@ impl SegmentBuilder {
             head: (0, 0),
             places: None,
             sorted: None,
+            spare_sorted: SortedPackets::default(),
             has_lengths: true,
             conversations: Conversations::default(),
             row_map: Vec::new(),
@@ -141,6 +144,11 @@ impl SegmentBuilder {
         self.has_lengths = true;
         self.head = head;
         std::mem::replace(&mut self.chunks, chunks)
+    }
+
+    /// Memory for packets that a device sorts.
+    pub(super) fn sorted_room(&mut self) -> SortedPackets {
+        std::mem::take(&mut self.spare_sorted)
     }
 
     /// The packets of the chunks, as a device has sorted them.
@@ -399,8 +407,9 @@ fn encode_column<E: From<IndexError>>(
         (true, Some(_)) => Space::Ends,
         (true, None) => Space::Conversations,
     };
-    if let Some((_, sorted)) = columns.iter().find(|column| column.0 == spec.field) {
-        return Ok(Encoded::column(new(space), sorted, codec));
+    if let Some((_, column)) = columns.iter().find(|column| column.0 == spec.field) {
+        let packed_len = usize::try_from(column.packed_bytes).ok();
+        return Ok(Encoded::column(new(space), &column.sorted, codec, packed_len));
     }
     if own_digits.len() == 1 {
         let (new, digit) = (new(Space::Packets), own_digits.start);
@@ -414,7 +423,7 @@ fn encode_column<E: From<IndexError>>(
             }
         }
         let digits = match own[digit] {
-            RowDigits::Plane(plane) => plane.digits(),
+            RowDigits::Plain(digits) => digits,
             RowDigits::Packed(PackedDigits { values, bytes }) => {
                 let values: Vec<u128> = values.iter().map(|&value| value.into()).collect();
                 return Ok(Encoded::packed_packets(new, &values, bytes.clone()));
@@ -434,8 +443,8 @@ fn encode_column<E: From<IndexError>>(
         false => {
             values.long.resize(entries, 0);
             for digit in own_digits {
-                if let RowDigits::Plane(plane) = own[digit] {
-                    plane.append_to(&mut values.long);
+                if let RowDigits::Plain(digits) = own[digit] {
+                    append_to(&mut values.long, digits);
                 }
             }
         }
@@ -454,7 +463,7 @@ fn encode_column<E: From<IndexError>>(
             return Ok(encoded);
         }
     }
-    Ok(Encoded::column(new(space), sorted, codec))
+    Ok(Encoded::column(new(space), sorted, codec, None))
 }
 
 /// The columns of chunks that are not 0 in all entries; the length class always. A column of both
@@ -530,7 +539,7 @@ impl<T: Default> Spare<T> {
 struct SortedRows<'a> {
     conversations: &'a Conversations,
     /// The columns of flows that are sorted, if not all are still to be sorted.
-    columns: &'a [(Field, Sorted)],
+    columns: &'a [(Field, &'a SortedColumn)],
     count: u32,
     map: RowMap<'a>,
     /// What the record of each row has for itself, digit by digit.
@@ -548,15 +557,26 @@ enum RowMap<'a> {
 /// A digit of each row.
 #[derive(Clone, Copy)]
 enum RowDigits<'a> {
-    Plane(&'a Plane),
+    Plain(Digits<'a>),
     /// As the index has it: a column of its own.
     Packed(&'a PackedDigits),
+}
+
+impl<'a> RowDigits<'a> {
+    /// As a device has returned them.
+    fn of(digits: &'a OwnDigits) -> Self {
+        match digits {
+            OwnDigits::Bytes(digits) => Self::Plain(Digits::Bytes(digits)),
+            OwnDigits::Shorts(digits) => Self::Plain(Digits::Shorts(digits)),
+            OwnDigits::Packed(packed) => Self::Packed(packed),
+        }
+    }
 }
 
 impl<'a> SortedRows<'a> {
     fn new(conversations: &'a Conversations, records: &'a [u32], own: &'a Own) -> Self {
         let (count, map) = (rows32(records.len()), RowMap::Records(records));
-        let own = own.each_ref().map(RowDigits::Plane);
+        let own = own.each_ref().map(|plane| RowDigits::Plain(plane.digits()));
         Self { conversations, columns: &[], count, map, own }
     }
 }
@@ -660,19 +680,6 @@ impl Plane {
         }
     }
 
-    /// Appends each digit to a value.
-    fn append_to(&self, values: &mut [u64]) {
-        match self {
-            Self::Unkept => {}
-            Self::Bytes(list) => {
-                values.iter_mut().zip(list).for_each(|(v, &d)| *v = *v << 8 | u64::from(d));
-            }
-            Self::Shorts(list) => {
-                values.iter_mut().zip(list).for_each(|(v, &d)| *v = *v << 16 | u64::from(d));
-            }
-        }
-    }
-
     /// Appends the digits of some of the records of another list.
     fn extend_from(&mut self, all: &Self, records: impl RangeBounds<usize>) {
         let records = (records.start_bound().cloned(), records.end_bound().cloned());
@@ -709,6 +716,18 @@ impl Plane {
             Self::Unkept => Cells::Unkept,
             Self::Bytes(list) => Cells::Bytes(of(list, count, AtomicU8::new)),
             Self::Shorts(list) => Cells::Shorts(of(list, count, AtomicU16::new)),
+        }
+    }
+}
+
+/// Appends a digit to each value.
+fn append_to(values: &mut [u64], digits: Digits<'_>) {
+    match digits {
+        Digits::Bytes(list) => {
+            values.iter_mut().zip(list).for_each(|(v, &d)| *v = *v << 8 | u64::from(d));
+        }
+        Digits::Shorts(list) => {
+            values.iter_mut().zip(list).for_each(|(v, &d)| *v = *v << 16 | u64::from(d));
         }
     }
 }

@@ -112,11 +112,13 @@ pub trait PacketDevice: Send + Sync + std::fmt::Debug {
     /// Sorts the packets of chunks that were finished, and that follow each other: the flows of all
     /// chunks by their keys, and the packets by flow, those of a flow in order of arrival. Encodes
     /// what the index has of that order, and sorts the entries of some columns of flows by value.
+    /// The result replaces that of another segment, whose memory is used again.
     fn sort(
         &self,
         chunks: &[&dyn DeviceChunk],
         columns: &[FlowColumn],
-    ) -> Result<SortedPackets, SegmentFailed>;
+        target: &mut SortedPackets,
+    ) -> Result<(), SegmentFailed>;
 }
 
 /// Packets on a device that follow each other. Its memory is given back when it is dropped.
@@ -220,22 +222,66 @@ impl Frames {
     }
 
     /// Adds a frame; there is room for it.
+    pub fn push(&mut self, source: (u16, u16), wire_len: u32, data: &[u8]) {
+        self.writer().push(source, wire_len, data);
+    }
+
+    /// Adds frames.
+    pub fn writer(&mut self) -> FrameWriter<'_> {
+        let Self { memory, len, used } = self;
+        let (heads, bytes) = memory.bytes_mut().split_at_mut(HEAD_BYTES * BATCH_FRAMES);
+        FrameWriter { heads: heads.as_chunks_mut().0, bytes, len, used }
+    }
+}
+
+/// Adds frames to others.
+#[derive(Debug)]
+pub struct FrameWriter<'f> {
+    heads: &'f mut [[u8; HEAD_BYTES]],
+    bytes: &'f mut [u8],
+    len: &'f mut usize,
+    used: &'f mut usize,
+}
+
+impl FrameWriter<'_> {
+    /// Whether there is no room for another one.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        *self.len == BATCH_FRAMES
+    }
+
+    /// Adds a frame, from the interface of this link type and number; there is room for it.
     #[inline(always)]
     pub fn push(&mut self, (link, interface): (u16, u16), wire_len: u32, data: &[u8]) {
-        let (heads, bytes) = self.memory.bytes_mut().split_at_mut(HEAD_BYTES * BATCH_FRAMES);
         let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let source = u32::from(link) << 16 | u32::from(interface);
-        let (heads, _) = heads.as_chunks_mut::<4>();
-        let head = [word(self.used), word(data.len()), wire_len, source];
-        if let Some(place) = heads.get_mut(4 * self.len..4 * self.len + 4) {
-            place.iter_mut().zip(head).for_each(|(place, word)| *place = word.to_le_bytes());
+        let words = [word(*self.used), word(data.len()), wire_len, source];
+        if let Some(head) = self.heads.get_mut(*self.len) {
+            let (places, _) = head.as_chunks_mut::<4>();
+            places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
         }
         let kept = data.len().min(FRAME_BYTES);
-        if let Some(place) = bytes.get_mut(self.used..self.used + kept) {
-            place.copy_from_slice(&data[..kept]);
+        if let Some(place) = self.bytes.get_mut(*self.used..*self.used + kept) {
+            copy(&data[..kept], place);
         }
-        self.used += kept.next_multiple_of(FRAME_ALIGN);
-        self.len += 1;
+        *self.used += kept.next_multiple_of(FRAME_ALIGN);
+        *self.len += 1;
+    }
+}
+
+/// Copies a few bytes, as many as both have. For so few a call would take longer than the copy.
+#[inline(always)]
+fn copy(from: &[u8], to: &mut [u8]) {
+    let (pieces, rest) = from.as_chunks::<16>();
+    let places = to.as_chunks_mut::<16>().0.iter_mut();
+    places.zip(pieces).for_each(|(place, piece)| *place = *piece);
+    if rest.is_empty() {
+        return;
+    }
+    match (from.last_chunk::<16>(), to.last_chunk_mut::<16>()) {
+        // Some bytes twice.
+        (Some(last), Some(place)) => *place = *last,
+        _ => to.iter_mut().zip(from).for_each(|(place, byte)| *place = *byte),
     }
 }
 
@@ -351,6 +397,15 @@ impl FlowColumn {
     }
 }
 
+/// A column, sorted by value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SortedColumn {
+    /// The entries.
+    pub sorted: Sorted,
+    /// How many bytes the packed form has of the places of entries' values among those that differ.
+    pub packed_bytes: u64,
+}
+
 /// The packets of a segment in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SortedPackets {
@@ -362,7 +417,7 @@ pub struct SortedPackets {
     /// The excess of each.
     pub excess: Vec<u64>,
     /// The columns of flows that were asked for.
-    pub columns: Vec<Sorted>,
+    pub columns: Vec<SortedColumn>,
     /// The order of the records, which are counted through all chunks, as the index has it: from
     /// the head of the [code](StepCode) of its steps to the last block.
     pub row_map: Vec<u8>,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::archive::device::{
     ChunkFigures, DeviceChunk, FRAME_BYTES, FlowColumn, Frames, HEAD_BYTES, KEY_WORDS, Kept,
     KeyPlace, OWN_DIGITS, OwnDigits, PackedDigits, PacketDevice, PacketKey, SegmentFailed, Sorted,
-    SortedPackets, StepCode, WIDE_WORDS,
+    SortedColumn, SortedPackets, StepCode, WIDE_WORDS,
 };
 use crate::fields::{Packet, is_odd};
 use crate::packet::{self, Headers, LinkType};
@@ -135,7 +135,8 @@ impl PacketDevice for Arc<PlainPackets> {
         &self,
         chunks: &[&dyn DeviceChunk],
         columns: &[FlowColumn],
-    ) -> Result<SortedPackets, SegmentFailed> {
+        target: &mut SortedPackets,
+    ) -> Result<(), SegmentFailed> {
         self.check(PacketFault::Sort)?;
         self.sorted.fetch_add(1, Relaxed);
         let all = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,16 +154,17 @@ impl PacketDevice for Arc<PlainPackets> {
             sorted.packets[0] += 1;
         }
         if self.fails(PacketFault::ValuesTurned) {
-            let column = sorted.columns.iter_mut().find(|column| column.values.len() > 1);
-            column.unwrap().values.swap(0, 1);
+            let mut columns = sorted.columns.iter_mut().map(|column| &mut column.sorted.values);
+            columns.find(|values| values.len() > 1).unwrap().swap(0, 1);
         }
         if self.fails(PacketFault::StrangeEntry) {
-            *sorted.columns[0].entries.last_mut().unwrap() = u32::MAX;
+            *sorted.columns[0].sorted.entries.last_mut().unwrap() = u32::MAX;
         }
         if self.fails(PacketFault::NoDigits) {
             sorted.own[0] = OwnDigits::default();
         }
-        Ok(sorted)
+        *target = sorted;
+        Ok(())
     }
 }
 
@@ -175,7 +177,7 @@ pub fn sorted_packets(
     let mut sorted = SortedPackets::default();
     let is_byte = [true, true, false, false, false];
     if packets.is_empty() {
-        sorted.columns = columns.iter().map(|_| Sorted::default()).collect();
+        sorted.columns = columns.iter().map(|_| SortedColumn::default()).collect();
         for digit in (0..OWN_DIGITS).filter(|&digit| kept[digit] && !is_byte[digit]) {
             sorted.own[digit] = OwnDigits::Shorts(Vec::new());
         }
@@ -256,7 +258,7 @@ fn value(place: &KeyPlace, packet: &PacketKey) -> u128 {
 }
 
 /// Entries sorted by their values.
-fn sorted_column(values: impl Iterator<Item = u128>) -> Sorted {
+fn sorted_column(values: impl Iterator<Item = u128>) -> SortedColumn {
     let mut pairs: Vec<(u128, u32)> = values.zip(0..).collect();
     pairs.sort_unstable();
     let mut sorted = Sorted::default();
@@ -268,7 +270,8 @@ fn sorted_column(values: impl Iterator<Item = u128>) -> Sorted {
         sorted.entries.push(entry);
     }
     sorted.starts.push(u32::try_from(pairs.len()).unwrap());
-    sorted
+    let packed_bytes = sorted.packed_len() as u64;
+    SortedColumn { sorted, packed_bytes }
 }
 
 impl DeviceChunk for PlainChunk {

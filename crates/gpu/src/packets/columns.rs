@@ -6,6 +6,7 @@ use tapdex_engine::archive::device::{FlowColumn, KEY_WORDS, KeyPlace, WIDE_WORDS
 
 use super::Shared;
 use super::pool::{Lent, Pool};
+use super::rows::packed_blocks;
 use crate::column::{args, u32_of};
 use crate::device::{Address, Arg, DeviceError, Stream};
 use crate::radix::{Keys, Radix, launch, shifts};
@@ -59,6 +60,9 @@ pub(super) struct Column {
     /// start.
     pub(super) values: Lent,
     pub(super) starts: Lent,
+    ids: Lent,
+    /// The bytes of packed blocks, and of all of them.
+    lens: Lent,
 }
 
 impl Conversations {
@@ -110,12 +114,15 @@ impl Conversations {
         Ok(())
     }
 
-    /// Has the host told how many values each column has, one behind the other.
+    /// Has the host told how many values each column has, and how many bytes its packed blocks.
     pub(super) fn publish(&self, shared: &Shared, host: Address) -> Result<(), DeviceError> {
         for (at, column) in (0..).zip(&self.columns) {
-            let count = column.places.address() + 4 * column.len as u64;
-            let args = args![count, 1_u32, host + 4 * at];
-            launch(&*shared.device, "scan", "scan_publish", (1, 32), args)?;
+            let values = column.places.address() + 4 * column.len as u64;
+            let bytes = column.lens.address() + 4 * packed_blocks(column.len) as u64;
+            for (number, place) in [(values, 2 * at), (bytes, 2 * at + 1)] {
+                let args = args![number, 1_u32, host + 4 * place];
+                launch(&*shared.device, "scan", "scan_publish", (1, 32), args)?;
+            }
         }
         Ok(())
     }
@@ -134,6 +141,8 @@ impl Column {
             places: pool.lend(4 * (len + 1))?,
             values: pool.lend(8 * word_count * len)?,
             starts: pool.lend(4 * len)?,
+            ids: pool.lend(4 * len)?,
+            lens: pool.lend(4 * (packed_blocks(len) + 1))?,
         })
     }
 
@@ -211,9 +220,14 @@ impl Column {
         let args = args![words, word_count, self.order, len32, places];
         shared.launch("group", "group_heads", len + 1, args)?;
         radix.scan(places, len + 1)?;
-        let (values, starts) = (self.values.address(), self.starts.address());
-        let args = args![words, word_count, self.order, len32, places, values, starts];
-        shared.launch("columns", "columns_values", len, args)
+        let (values, starts, ids) =
+            (self.values.address(), self.starts.address(), self.ids.address());
+        let args = args![words, word_count, self.order, len32, places, values, starts, ids];
+        shared.launch("columns", "columns_values", len, args)?;
+        let (blocks, lens) = (packed_blocks(len), self.lens.address());
+        let args = args![ids, len32, u32_of(blocks), lens];
+        shared.launch("packed", "packed_measure_u32", 32 * (blocks + 1), args)?;
+        radix.scan(lens, blocks + 1)
     }
 }
 

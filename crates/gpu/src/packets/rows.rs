@@ -308,11 +308,11 @@ const PACKED_MAX: usize = 1 + 3 + 16 * PackedDigits::BLOCK / 8;
 const _: () = assert!(CODES_BYTES + 4 <= super::pool::ROOM_BYTES);
 const _: () = assert!(COUNTS + 3 * OWN_DIGITS <= PUBLISHED);
 
-fn packed_blocks(rows: usize) -> usize {
+pub(super) fn packed_blocks(rows: usize) -> usize {
     rows.div_ceil(PackedDigits::BLOCK)
 }
 
 /// Bytes that say where groups of packed blocks start.
-fn packed_starts(rows: usize) -> usize {
+pub(super) fn packed_starts(rows: usize) -> usize {
     4 * (packed_blocks(rows).div_ceil(PackedDigits::GROUP_BLOCKS).max(1) - 1)
 }

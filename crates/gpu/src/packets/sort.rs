@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tapdex_engine::archive::device::{
-    FlowColumn, HostMemory, KEY_WORDS, Kept, OWN_DIGITS, OwnDigits, PackedDigits, Sorted,
+    FlowColumn, HostMemory, KEY_WORDS, Kept, OWN_DIGITS, OwnDigits, PackedDigits, SortedColumn,
     SortedPackets, WIDE_WORDS,
 };
 use tapdex_engine::index::Width;
@@ -12,7 +12,7 @@ use tapdex_engine::index::Width;
 use super::chunk::{Finished, FinishedMemory, bytes_of_width, lend_own, longs};
 use super::columns::{Conversations, KeyBits, SortedFlows};
 use super::pool::{Busy, Lent, Pool, ROOM_BYTES, Stage, addresses, lock};
-use super::rows::{Rows, SortedRows};
+use super::rows::{Rows, SortedRows, packed_starts};
 use super::{BadPackets, CHUNK_WORDS, Failed, Shared};
 use crate::column::{args, u32_of};
 use crate::device::{Address, Arg, DeviceError, Stream};
@@ -138,20 +138,17 @@ impl Shared {
         &self,
         chunks: &[Arc<Finished>],
         columns: &[FlowColumn],
-    ) -> Result<SortedPackets, Failed> {
-        let columns_of_nothing = columns.iter().map(|_| Sorted::default()).collect();
-        let mut sorted = SortedPackets { columns: columns_of_nothing, ..SortedPackets::default() };
-        let Some(Finished { kept, .. }) = chunks.first().map(|chunk| &**chunk) else {
-            return Ok(sorted);
-        };
-        let is_short = |digit: usize| kept.own[digit] && self.widths[digit] == Width::Short;
-        for digit in (0..OWN_DIGITS).filter(|&digit| is_short(digit)) {
-            sorted.own[digit] = OwnDigits::Shorts(Vec::new());
-        }
+        sorted: &mut SortedPackets,
+    ) -> Result<(), Failed> {
+        let kept = chunks.first().map(|chunk| &chunk.kept);
+        clear(sorted, columns.len(), kept);
+        let Some(kept) = kept else { return Ok(()) };
         let filled: Vec<(&Finished, &FinishedMemory)> =
             chunks.iter().filter_map(|chunk| Some((&**chunk, chunk.at.as_ref()?))).collect();
         if filled.is_empty() {
-            return Ok(sorted);
+            let kept = (0..OWN_DIGITS).filter(|&digit| kept.own[digit]);
+            kept.for_each(|digit| plain(&mut sorted.own[digit], self.widths[digit]));
+            return Ok(());
         }
         if filled.len() > CHUNKS_MAX {
             return Err(BadPackets::TooManyChunks { chunks: filled.len() }.into());
@@ -205,13 +202,15 @@ impl Shared {
         sorted.flows = flows as u64;
         parts.push((Part::Packets, conversations.packets.address(), 8 * counted.conversations));
         parts.push((Part::Excess, conversations.excess.address(), 16 * counted.conversations));
-        for ((at, column), count) in
-            conversations.columns.iter().enumerate().zip(longs(values.bytes()))
-        {
-            let count = count as usize;
+        let published = longs(values.bytes()).map(|number| number as usize);
+        let mut published = published.take(2 * columns.len()).collect::<Vec<_>>().into_iter();
+        drop(values);
+        for (at, column) in conversations.columns.iter().enumerate() {
+            let (Some(count), Some(bytes)) = (published.next(), published.next()) else { break };
             if count == 0 || count > column.len {
                 return Err(BadPackets::Disorder.into());
             }
+            sorted.columns[at].packed_bytes = (packed_starts(column.len) + bytes) as u64;
             for word in 0..column.word_count {
                 let from = column.values.address() + 8 * (word * column.len) as u64;
                 parts.push((Part::Values(at), from, 8 * count));
@@ -219,21 +218,22 @@ impl Shared {
             parts.push((Part::Starts(at), column.starts.address(), 4 * count));
             parts.push((Part::Entries(at), column.order, 4 * column.len));
         }
-        drop(values);
-        sorted.row_map = counted.code.head();
+        sorted.row_map.extend(counted.code.head());
         parts.push((Part::RowMap, encoded.map.0.address(), map_len));
         for (digit, own) in memory.own.iter().enumerate() {
             if let Some((packed, bytes, values)) = &encoded.packed[digit] {
-                sorted.own[digit] = OwnDigits::Packed(PackedDigits::default());
+                if !matches!(sorted.own[digit], OwnDigits::Packed(_)) {
+                    sorted.own[digit] = OwnDigits::Packed(PackedDigits::default());
+                }
                 parts.push((Part::Packed(digit), packed.address(), *bytes));
                 parts.push((Part::Digits(digit), rows.values(digit), 2 * values));
             } else if let Some(own) = own {
+                plain(&mut sorted.own[digit], self.widths[digit]);
                 let bytes = bytes_of_width(self.widths[digit]) * sizes.records;
                 parts.push((Part::Own(digit), own.address(), bytes));
             }
         }
-        self.copy_out(&parts, &mut sorted)?;
-        Ok(sorted)
+        Ok(self.copy_out(&parts, sorted)?)
     }
 
     /// Sends the table of the chunks; returns where it is.
@@ -395,7 +395,7 @@ impl Shared {
             under_way.push_back((Busy::new(&self.device, Stream::Out, room)?, part, bytes));
         }
         under_way.into_iter().try_for_each(take)?;
-        for column in &mut sorted.columns {
+        for SortedColumn { sorted: column, .. } in &mut sorted.columns {
             let count = column.starts.len();
             if column.values.len() > count {
                 // The high words of all values, and then the low ones.
@@ -421,6 +421,42 @@ fn totals(memory: &Sorting, published: &[u8]) -> [usize; 2] {
 }
 
 const TOTALS_BYTES: usize = 8;
+
+/// Forgets what was sorted before, and keeps the memory of what is kept of packets now.
+fn clear(sorted: &mut SortedPackets, columns: usize, kept: Option<&Kept>) {
+    let SortedPackets { flows, packets, excess, columns: all, row_map, own } = sorted;
+    *flows = 0;
+    packets.clear();
+    excess.clear();
+    row_map.clear();
+    all.resize_with(columns, SortedColumn::default);
+    for SortedColumn { sorted, packed_bytes } in all {
+        *packed_bytes = 0;
+        sorted.values.clear();
+        sorted.starts.clear();
+        sorted.entries.clear();
+    }
+    for (digit, own) in own.iter_mut().enumerate() {
+        match own {
+            own if kept.is_none_or(|kept| !kept.own[digit]) => *own = OwnDigits::default(),
+            OwnDigits::Bytes(list) => list.clear(),
+            OwnDigits::Shorts(list) => list.clear(),
+            OwnDigits::Packed(PackedDigits { values, bytes }) => {
+                values.clear();
+                bytes.clear();
+            }
+        }
+    }
+}
+
+/// Makes them digits of this width, none yet.
+fn plain(own: &mut OwnDigits, width: Width) {
+    match (own, width) {
+        (OwnDigits::Bytes(_), Width::Byte) | (OwnDigits::Shorts(_), Width::Short) => {}
+        (own, Width::Byte) => *own = OwnDigits::Bytes(Vec::new()),
+        (own, Width::Short) => *own = OwnDigits::Shorts(Vec::new()),
+    }
+}
 
 /// Where the flows are that were sorted.
 fn flows_of(memory: &Sorting, rows: &Rows) -> SortedFlows {
@@ -464,9 +500,9 @@ fn reserve(sorted: &mut SortedPackets, part: Part, bytes: usize) {
     match part {
         Part::Packets => sorted.packets.reserve_exact(bytes / 4),
         Part::Excess => sorted.excess.reserve_exact(bytes / 8),
-        Part::Values(at) => sorted.columns[at].values.reserve_exact(bytes / 8),
-        Part::Starts(at) => sorted.columns[at].starts.reserve_exact(bytes / 4 + 1),
-        Part::Entries(at) => sorted.columns[at].entries.reserve_exact(bytes / 4),
+        Part::Values(at) => sorted.columns[at].sorted.values.reserve(bytes / 8),
+        Part::Starts(at) => sorted.columns[at].sorted.starts.reserve(bytes / 4 + 1),
+        Part::Entries(at) => sorted.columns[at].sorted.entries.reserve(bytes / 4),
         Part::RowMap => sorted.row_map.reserve_exact(bytes),
         Part::Own(digit) | Part::Packed(digit) => match &mut sorted.own[digit] {
             OwnDigits::Bytes(own) => own.reserve_exact(bytes),
@@ -482,9 +518,9 @@ fn append(sorted: &mut SortedPackets, part: Part, bytes: &[u8]) {
     match part {
         Part::Packets => sorted.packets.extend(longs(bytes)),
         Part::Excess => sorted.excess.extend(words()),
-        Part::Values(at) => sorted.columns[at].values.extend(words().map(u128::from)),
-        Part::Starts(at) => sorted.columns[at].starts.extend(longs(bytes)),
-        Part::Entries(at) => sorted.columns[at].entries.extend(longs(bytes)),
+        Part::Values(at) => sorted.columns[at].sorted.values.extend(words().map(u128::from)),
+        Part::Starts(at) => sorted.columns[at].sorted.starts.extend(longs(bytes)),
+        Part::Entries(at) => sorted.columns[at].sorted.entries.extend(longs(bytes)),
         Part::RowMap => sorted.row_map.extend_from_slice(bytes),
         Part::Own(digit) | Part::Packed(digit) => match &mut sorted.own[digit] {
             OwnDigits::Bytes(own) => own.extend_from_slice(bytes),

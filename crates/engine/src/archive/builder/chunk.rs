@@ -371,27 +371,55 @@ impl Chunk {
         records: usize,
         end: u64,
     ) -> Result<Ended, CaptureError> {
-        let is_on_device = self.on_device.is_some();
+        if self.on_device.is_some() {
+            return self.send_from(reader, records, end);
+        }
         while self.records() < records && reader.position() < end {
             match reader.next() {
                 Ok(Some(record)) => {
                     let offset = record.offset;
-                    if !is_on_device {
-                        self.push(decoder, &record);
-                    } else if !self.send(&record) {
-                        return Ok(Ended::Full);
-                    }
+                    self.push(decoder, &record);
                     if let Some(sums) = &mut self.places.sums {
                         sums.push(reader.sum_to(offset));
                     }
                 }
-                // Blocks without packets were read up to there.
-                Ok(None) => {
-                    let is_end = reader.position() < end;
-                    return Ok(if is_end { Ended::Capture } else { Ended::Full });
+                Ok(None) => return Ok(ended(reader.position() < end)),
+                Err(error) => return failed(error),
+            }
+        }
+        Ok(Ended::Full)
+    }
+
+    /// The same, with all packets sent to the device.
+    fn send_from<R: Read>(
+        &mut self,
+        reader: &mut CaptureReader<R>,
+        records: usize,
+        end: u64,
+    ) -> Result<Ended, CaptureError> {
+        while self.records < records && reader.position() < end {
+            let Some(on_device) = &mut self.on_device else { break };
+            let Some(frames) = &mut on_device.frames else { break };
+            let mut writer = frames.writer();
+            while self.records < records && !writer.is_full() && reader.position() < end {
+                let record = match reader.next() {
+                    Ok(Some(record)) => record,
+                    Ok(None) => return Ok(ended(reader.position() < end)),
+                    Err(error) => return failed(error),
+                };
+                let Record { offset, time_ns: time, wire_len, data, .. } = record;
+                self.wire_bytes += u64::from(wire_len);
+                self.captured_bytes += data.len() as u64;
+                self.records += 1;
+                self.places.each.push(Place { offset, time });
+                let interface = u16::try_from(record.interface).unwrap_or(u16::MAX);
+                writer.push((record.link.0, interface), wire_len, data);
+                if let Some(sums) = &mut self.places.sums {
+                    sums.push(reader.sum_to(offset));
                 }
-                Err(error) if error.is_io() => return Err(error),
-                Err(error) => return Ok(Ended::Damage(error)),
+            }
+            if writer.is_full() && !on_device.send(true) {
+                break;
             }
         }
         Ok(Ended::Full)
@@ -407,20 +435,6 @@ impl Chunk {
         let (device, figures) = (Arc::clone(device), ChunkFigures::default());
         self.on_device = Some(OnDevice { device, chunk, figures, frames, failed: None });
         Ok(())
-    }
-
-    /// Takes in a packet that goes to the device; returns whether the device goes on.
-    #[inline(always)]
-    fn send(&mut self, record: &Record<'_>) -> bool {
-        let Some(on_device) = &mut self.on_device else { return false };
-        let Some(frames) = &mut on_device.frames else { return false };
-        self.wire_bytes += u64::from(record.wire_len);
-        self.captured_bytes += record.data.len() as u64;
-        self.records += 1;
-        self.places.each.push(Place { offset: record.offset, time: record.time_ns });
-        let interface = u16::try_from(record.interface).unwrap_or(u16::MAX);
-        frames.push((record.link.0, interface), record.wire_len, record.data);
-        !frames.is_full() || on_device.send(true)
     }
 
     /// Whether its device has failed.
@@ -615,6 +629,17 @@ impl Chunk {
             plane.extend_from(all, records.clone());
         }
     }
+}
+
+/// Why there is no packet, if the reader is before the end of what it was to read, or is not: then
+/// it read blocks without packets up to there.
+fn ended(is_before_end: bool) -> Ended {
+    if is_before_end { Ended::Capture } else { Ended::Full }
+}
+
+/// What follows from an error of a reader.
+fn failed(error: CaptureError) -> Result<Ended, CaptureError> {
+    if error.is_io() { Err(error) } else { Ok(Ended::Damage(error)) }
 }
 
 /// The marks of chunks that follow each other, and the checksums of their packets if they have any;

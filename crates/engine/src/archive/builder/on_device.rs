@@ -9,7 +9,7 @@ use super::{
 use crate::archive::CodecChoice;
 use crate::archive::device::{
     DeviceChunk, FlowColumn, OwnDigits, PackedDigits, PacketDevice, SegmentDevice, SegmentFailed,
-    SegmentKeys, SegmentOrder, SortedPackets, StepCode,
+    SegmentKeys, SegmentOrder, SortedColumn, SortedPackets, StepCode,
 };
 use crate::archive::flows::AllFlows;
 use crate::error::IndexError;
@@ -93,11 +93,13 @@ impl<'a> SharedDevice<'a> {
         state.report.refused += refused;
     }
 
-    /// Has it sort the packets of a segment; `None` if the CPU has to do that, from the start.
+    /// Has it sort the packets of a segment, in memory that was used before; `None` if the CPU has
+    /// to do that, from the start.
     pub(in crate::archive) fn sort(
         &self,
         chunks: &[Chunk],
         keep: FieldSet,
+        mut target: SortedPackets,
     ) -> Option<SortedPackets> {
         let records: usize = chunks.iter().map(Chunk::records).sum();
         if records == 0 {
@@ -113,14 +115,13 @@ impl<'a> SharedDevice<'a> {
         let keep = with_both_ends(keep);
         let columns = fields_used(chunks, keep);
         let columns: Vec<_> = columns.into_iter().filter_map(FlowColumn::of).collect();
-        let sorted = packets.sort(&all, &columns).and_then(|sorted| {
-            check_sorted(&sorted, chunks, &columns, &own(keep))?;
-            Ok(sorted)
-        });
+        let sorted = packets
+            .sort(&all, &columns, &mut target)
+            .and_then(|()| check_sorted(&target, chunks, &columns, &own(keep)));
         match sorted {
-            Ok(sorted) => {
+            Ok(()) => {
                 self.done();
-                Some(sorted)
+                Some(target)
             }
             Err(error) => {
                 self.failed(Some(error.to_string()));
@@ -239,27 +240,18 @@ impl SegmentBuilder {
     ) -> Result<u64, IndexError> {
         let mut conversations = std::mem::take(&mut self.conversations);
         conversations.take_sorted(&sorted);
-        let SortedPackets { columns, row_map, mut own, .. } = sorted;
+        let SortedPackets { columns, row_map, own, .. } = &sorted;
         let of_flows = target.fields.iter().filter(|spec| spec.is_of_flow());
         let columns: Vec<_> = of_flows.map(|spec| spec.field).zip(columns).collect();
-        let planes = own.each_mut().map(|digits| match digits {
-            OwnDigits::Bytes(digits) => Plane::Bytes(std::mem::take(digits)),
-            OwnDigits::Shorts(digits) => Plane::Shorts(std::mem::take(digits)),
-            OwnDigits::Packed(_) => Plane::Unkept,
-        });
-        let digits = |digit: usize| match &own[digit] {
-            OwnDigits::Packed(packed) => RowDigits::Packed(packed),
-            _ => RowDigits::Plane(&planes[digit]),
-        };
         let rows = SortedRows {
             conversations: &conversations,
             columns: &columns,
             count: rows32(self.records()),
-            map: RowMap::Encoded(&row_map),
-            own: std::array::from_fn(digits),
+            map: RowMap::Encoded(row_map),
+            own: own.each_ref().map(RowDigits::of),
         };
         let written = self.write_rows(target, rows, None::<&mut BuildElsewhere<'_, IndexError>>);
-        self.conversations = conversations;
+        (self.conversations, self.spare_sorted) = (conversations, sorted);
         written
     }
 
@@ -297,10 +289,11 @@ fn check_sorted(
         }
         _ => false,
     };
-    let is_sorted = |(column, sorted): (&FlowColumn, &Sorted)| {
-        let Sorted { values, starts, entries } = sorted;
+    let is_sorted = |(column, sorted): (&FlowColumn, &SortedColumn)| {
+        let SortedColumn { sorted: Sorted { values, starts, entries }, packed_bytes } = sorted;
         let len = conversations * if column.second.is_some() { 2 } else { 1 };
         entries.len() == len
+            && *packed_bytes >= 2 * len.div_ceil(PACKED) as u64
             && entries.iter().all(|&entry| (entry as usize) < len)
             && values.is_sorted_by(|a, b| a < b)
             && starts.len() == values.len() + 1

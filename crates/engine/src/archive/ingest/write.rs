@@ -35,7 +35,8 @@ impl Ingest<'_> {
         };
         let rights = self.rights(path)?;
         let fields = self.archive.settings().fields;
-        let sorted = run.steps.time(Step::Sort, || run.device.sort(&chunks, fields));
+        let room = builder.sorted_room();
+        let sorted = run.steps.time(Step::Sort, || run.device.sort(&chunks, fields, room));
         let chunks = match sorted {
             Some(_) => chunks,
             None => self.on_cpu(run, &shared, &layout, chunks)?,

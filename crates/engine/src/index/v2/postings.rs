@@ -85,6 +85,14 @@ impl Sorted {
         self.values.len()
     }
 
+    /// How many bytes the packed form has.
+    #[cfg(feature = "testing")]
+    pub(crate) fn packed_len(&self) -> usize {
+        let mut bytes = Vec::new();
+        push_numbers(&ids_of(self), &mut bytes);
+        bytes.len()
+    }
+
     /// The id of each entry's value, if 16 bits are enough for all ids.
     pub(crate) fn short_ids(&self) -> Option<Vec<u16>> {
         let mut ids = vec![0; self.entries.len()];

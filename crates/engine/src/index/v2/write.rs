@@ -62,7 +62,7 @@ fn first_bytes(sorted: &Sorted, width: usize) -> Vec<u8> {
     }
     let mut target = vec![0; 3];
     target.extend(bytes.values.iter().map(|value| value.to_le_bytes()[0]));
-    let form = postings::choose(&bytes, PackedWeight::NEVER, false, &mut target);
+    let form = postings::choose(&bytes, PackedWeight::NEVER, false, None, &mut target);
     target[..2].copy_from_slice(&form.code());
     target[2] = u8::try_from(bytes.len().saturating_sub(1)).unwrap_or(u8::MAX);
     target
@@ -126,8 +126,14 @@ impl Encoded {
         Self::new(SectionKind::Volumes, |bytes| volumes::encode(excess, bytes))
     }
 
-    /// A column, in bitmaps of a codec or in the form that fits it best.
-    pub(crate) fn column(new: NewColumn<'_>, sorted: &Sorted, codec: Option<Codec>) -> Self {
+    /// A column, in bitmaps of a codec or in the form that fits it best. The packed form has so
+    /// many bytes, if that is known.
+    pub(crate) fn column(
+        new: NewColumn<'_>,
+        sorted: &Sorted,
+        codec: Option<Codec>,
+        packed_len: Option<usize>,
+    ) -> Self {
         let (mut bytes, head) = (Vec::new(), head(sorted, &new.with(Form::Lists)));
         let implied = new.space == Space::Packets;
         let form = match codec {
@@ -138,7 +144,7 @@ impl Encoded {
             }
             None => {
                 let weight = if implied { PackedWeight::PACKETS } else { PackedWeight::FLOWS };
-                postings::choose(sorted, weight, implied, &mut bytes)
+                postings::choose(sorted, weight, implied, packed_len, &mut bytes)
             }
         };
         Self::column_of(new.with(form), head, bytes)

@@ -56,7 +56,8 @@ pub(crate) fn pack_digits<D: PartialEq>(
     (values, packed.bytes, runs)
 }
 
-/// The form of a column, and its bytes; the longest bitmap is left out if `implied`.
+/// The form of a column, and its bytes; the longest bitmap is left out if `implied`. The packed
+/// form has `packed_len` bytes, if that is known.
 ///
 /// The rule, on the whole column: bitmaps of MASC (runs), lists, or the packed form, whichever has
 /// the fewest bytes, those of the packed form [weighed](PackedWeight), since a look-up reads all of
@@ -65,6 +66,7 @@ pub(in super::super) fn choose(
     sorted: &Sorted,
     weight: PackedWeight,
     implied: bool,
+    packed_len: Option<usize>,
     target: &mut Vec<u8>,
 ) -> Form {
     let start = target.len();
@@ -89,11 +91,18 @@ pub(in super::super) fn choose(
     }
     encode_lists(sorted, target);
     let lists_len = target.len() - start;
-    let mut packed = Vec::new();
-    if weight.0.is_some() {
+    let pack = || {
+        let mut packed = Vec::new();
         push_numbers(&ids_of(sorted), &mut packed);
-    }
-    let others = lists_len.min(weight.of(packed.len()));
+        packed
+    };
+    let mut packed = None;
+    let packed_len = match (weight.0, packed_len) {
+        (None, _) => 0,
+        (Some(_), Some(len)) => len,
+        (Some(_), None) => packed.insert(pack()).len(),
+    };
+    let others = lists_len.min(weight.of(packed_len));
     if masc_least <= others {
         let masc = masc.unwrap_or_else(encode_masc);
         if masc.len() <= others {
@@ -102,11 +111,11 @@ pub(in super::super) fn choose(
             return Form::Bitmaps(Codec::Masc);
         }
     }
-    if lists_len <= weight.of(packed.len()) {
+    if lists_len <= weight.of(packed_len) {
         return Form::Lists;
     }
     target.truncate(start);
-    target.extend(packed);
+    target.extend(packed.unwrap_or_else(pack));
     Form::Packed
 }
 
