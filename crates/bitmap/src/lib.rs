@@ -95,5 +95,5 @@ pub use codec::{ALL_CODECS, Codec, CodecId};
 pub use error::{DecodeError, UnknownCodec};
 pub use memory::{BitSet, RunSet};
 pub use ops::{intersection, union};
-pub use simd::{BitOp, Work, prefetch, run};
+pub use simd::{BitOp, PastCache, Work, past_cache, prefetch, run};
 pub use stats::{Sizes, encode_auto};

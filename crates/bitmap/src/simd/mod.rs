@@ -43,6 +43,56 @@ pub fn prefetch<T>(list: &[T], at: usize) {
     let _ = (list, at);
 }
 
+/// Writes that leave the cache to others: see [`past_cache`].
+#[derive(Debug)]
+pub struct PastCache(());
+
+impl PastCache {
+    /// Writes 16 bytes. It is fast if places follow each other, and start at multiples of 16.
+    #[inline(always)]
+    pub fn write(&self, from: &[u8; 16], to: &mut [u8; 16]) {
+        #[cfg(target_arch = "x86_64")]
+        if to.as_ptr().addr().is_multiple_of(16) {
+            // SAFETY: the place is aligned and ours. Others can see it only when `past_cache` has
+            // returned, and that waits for such writes.
+            #[allow(unsafe_code)]
+            unsafe {
+                use std::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
+                _mm_stream_si128(to.as_mut_ptr().cast(), _mm_loadu_si128(from.as_ptr().cast()));
+            }
+            return;
+        }
+        *to = *from;
+    }
+}
+
+/// Does some work that writes memory which this thread will not read again soon, such as what a
+/// device is to copy: writes go past the cache, so that memory is not read before, and the cache
+/// keeps what it has.
+///
+/// ```
+/// let mut all = [[0; 16]; 4];
+/// tapdex_bitmap::past_cache(|past_cache| past_cache.write(&[7; 16], &mut all[1]));
+/// assert_eq!(all, [[0; 16], [7; 16], [0; 16], [0; 16]]);
+/// ```
+#[inline(always)]
+pub fn past_cache<R>(work: impl FnOnce(&PastCache) -> R) -> R {
+    /// Has the writes be seen before those that follow, also after a panic.
+    struct Done;
+    impl Drop for Done {
+        fn drop(&mut self) {
+            // SAFETY: every x86-64 has it.
+            #[cfg(target_arch = "x86_64")]
+            #[allow(unsafe_code)]
+            unsafe {
+                std::arch::x86_64::_mm_sfence();
+            }
+        }
+    }
+    let _done = Done;
+    work(&PastCache(()))
+}
+
 /// Work whose loops the compiler turns into faster code if it may use all instructions of the
 /// machine, above all its vectors: see [`run`]. What it calls has to be inlined, too.
 pub trait Work {

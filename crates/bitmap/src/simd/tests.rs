@@ -194,3 +194,20 @@ fn the_reference_counts_runs_across_words() {
     assert_eq!(scalar::runs_up_to(&bits, 100), Some(3));
     assert_eq!(scalar::runs_up_to(&bits, 2), None);
 }
+
+#[test]
+fn what_is_written_past_the_cache_is_there() {
+    let mut random = Random::new(1);
+    for offset in 0..33 {
+        let from: [u8; 16] = std::array::from_fn(|_| random.number() as u8);
+        let mut bytes = vec![0; 80];
+        let written = super::past_cache(|past_cache| {
+            let place = bytes[offset..].first_chunk_mut().unwrap();
+            past_cache.write(&from, place);
+            *place
+        });
+        assert_eq!(written, from);
+        let expected = [&vec![0; offset], &from[..], &vec![0; 64 - offset]].concat();
+        assert_eq!(bytes, expected, "at {offset}");
+    }
+}

@@ -7,7 +7,7 @@
 //! - A [`SegmentDevice`] sorts a segment whose flows the CPU has found, and builds its bitmaps, if
 //!   all columns are to be bitmaps of a codec.
 
-use tapdex_bitmap::Codec;
+use tapdex_bitmap::{Codec, PastCache, past_cache};
 
 use crate::error::IndexError;
 use crate::fields::{self, FIELDS, FieldSet, Home, Packet, Spec, length_excess};
@@ -223,20 +223,24 @@ impl Frames {
 
     /// Adds a frame; there is room for it.
     pub fn push(&mut self, source: (u16, u16), wire_len: u32, data: &[u8]) {
-        self.writer().push(source, wire_len, data);
+        self.write(|writer| writer.push(source, wire_len, data));
     }
 
     /// Adds frames.
-    pub fn writer(&mut self) -> FrameWriter<'_> {
+    #[inline(always)]
+    pub fn write<R>(&mut self, add: impl FnOnce(&mut FrameWriter<'_>) -> R) -> R {
         let Self { memory, len, used } = self;
         let (heads, bytes) = memory.bytes_mut().split_at_mut(HEAD_BYTES * BATCH_FRAMES);
-        FrameWriter { heads: heads.as_chunks_mut().0, bytes, len, used }
+        let (heads, _) = heads.as_chunks_mut();
+        past_cache(|past_cache| add(&mut FrameWriter { past_cache, heads, bytes, len, used }))
     }
 }
 
 /// Adds frames to others.
 #[derive(Debug)]
 pub struct FrameWriter<'f> {
+    /// Only the device reads the frames, so they need not come into the cache.
+    past_cache: &'f PastCache,
     heads: &'f mut [[u8; HEAD_BYTES]],
     bytes: &'f mut [u8],
     len: &'f mut usize,
@@ -256,33 +260,34 @@ impl FrameWriter<'_> {
         let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let source = u32::from(link) << 16 | u32::from(interface);
         let words = [word(*self.used), word(data.len()), wire_len, source];
-        if let Some(head) = self.heads.get_mut(*self.len) {
+        if let Some(place) = self.heads.get_mut(*self.len) {
+            let mut head = [0; HEAD_BYTES];
             let (places, _) = head.as_chunks_mut::<4>();
             places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
+            self.past_cache.write(&head, place);
         }
-        let kept = data.len().min(FRAME_BYTES);
-        if let Some(place) = self.bytes.get_mut(*self.used..*self.used + kept) {
-            copy(&data[..kept], place);
+        let kept = &data[..data.len().min(FRAME_BYTES)];
+        let end = *self.used + kept.len().next_multiple_of(FRAME_ALIGN);
+        if let Some(place) = self.bytes.get_mut(*self.used..end) {
+            copy(self.past_cache, kept, place.as_chunks_mut().0);
         }
-        *self.used += kept.next_multiple_of(FRAME_ALIGN);
+        *self.used = end;
         *self.len += 1;
     }
 }
 
-/// Copies a few bytes, as many as both have. For so few a call would take longer than the copy.
+/// Copies a frame, and fills its last piece up with zeros.
 #[inline(always)]
-fn copy(from: &[u8], to: &mut [u8]) {
-    let (pieces, rest) = from.as_chunks::<16>();
-    let places = to.as_chunks_mut::<16>().0.iter_mut();
-    places.zip(pieces).for_each(|(place, piece)| *place = *piece);
-    if rest.is_empty() {
-        return;
-    }
-    match (from.last_chunk::<16>(), to.last_chunk_mut::<16>()) {
-        // Some bytes twice.
-        (Some(last), Some(place)) => *place = *last,
-        _ => to.iter_mut().zip(from).for_each(|(place, byte)| *place = *byte),
-    }
+fn copy(past_cache: &PastCache, frame: &[u8], to: &mut [[u8; FRAME_ALIGN]]) {
+    let (pieces, rest) = frame.as_chunks::<FRAME_ALIGN>();
+    to.iter_mut().zip(pieces).for_each(|(place, piece)| past_cache.write(piece, place));
+    let (false, Some(place)) = (rest.is_empty(), to.last_mut()) else { return };
+    let last = match frame.last_chunk::<FRAME_ALIGN>() {
+        // Shifted in one step: a loop, or a call, over so few bytes takes longer.
+        Some(last) => u128::from_le_bytes(*last) >> (8 * (FRAME_ALIGN - rest.len())),
+        None => rest.iter().rev().fold(0, |bits, &byte| bits << 8 | u128::from(byte)),
+    };
+    past_cache.write(&last.to_le_bytes(), place);
 }
 
 /// What is kept of packets.

@@ -400,25 +400,31 @@ impl Chunk {
         while self.records < records && reader.position() < end {
             let Some(on_device) = &mut self.on_device else { break };
             let Some(frames) = &mut on_device.frames else { break };
-            let mut writer = frames.writer();
-            while self.records < records && !writer.is_full() && reader.position() < end {
-                let record = match reader.next() {
-                    Ok(Some(record)) => record,
-                    Ok(None) => return Ok(ended(reader.position() < end)),
-                    Err(error) => return failed(error),
-                };
-                let Record { offset, time_ns: time, wire_len, data, .. } = record;
-                self.wire_bytes += u64::from(wire_len);
-                self.captured_bytes += data.len() as u64;
-                self.records += 1;
-                self.places.each.push(Place { offset, time });
-                let interface = u16::try_from(record.interface).unwrap_or(u16::MAX);
-                writer.push((record.link.0, interface), wire_len, data);
-                if let Some(sums) = &mut self.places.sums {
-                    sums.push(reader.sum_to(offset));
+            let Self { places, records: count, wire_bytes, captured_bytes, .. } = self;
+            let ended = frames.write(|writer| {
+                while *count < records && !writer.is_full() && reader.position() < end {
+                    let record = match reader.next() {
+                        Ok(Some(record)) => record,
+                        Ok(None) => return Some(Ok(ended(reader.position() < end))),
+                        Err(error) => return Some(failed(error)),
+                    };
+                    let Record { offset, time_ns: time, wire_len, data, .. } = record;
+                    *wire_bytes += u64::from(wire_len);
+                    *captured_bytes += data.len() as u64;
+                    *count += 1;
+                    places.each.push(Place { offset, time });
+                    let interface = u16::try_from(record.interface).unwrap_or(u16::MAX);
+                    writer.push((record.link.0, interface), wire_len, data);
+                    if let Some(sums) = &mut places.sums {
+                        sums.push(reader.sum_to(offset));
+                    }
                 }
+                None
+            });
+            if let Some(ended) = ended {
+                return ended;
             }
-            if writer.is_full() && !on_device.send(true) {
+            if frames.is_full() && !on_device.send(true) {
                 break;
             }
         }
