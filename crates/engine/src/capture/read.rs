@@ -296,8 +296,9 @@ impl<R: Read> CaptureReader<R> {
     /// The next packet, or `None` at the end of the file and after an error.
     ///
     /// At the end of a file that is still being written, the next call looks again.
+    // Inlined, so that what it returns stays in registers.
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend its buffer")]
-    #[inline]
+    #[inline(always)]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
         let found = match self.next_plain() {
             Some(found) => found,
@@ -317,7 +318,7 @@ impl<R: Read> CaptureReader<R> {
     }
 
     /// The next record of a pcap file, if it is in the buffer and nothing is special about it.
-    #[inline]
+    #[inline(always)]
     fn next_plain(&mut self) -> Option<Found> {
         if !self.plain {
             return None;
