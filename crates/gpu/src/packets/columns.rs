@@ -51,18 +51,12 @@ pub(super) struct Column {
     /// How many entries it has, and words of 64 bits a value.
     pub(super) len: usize,
     pub(super) word_count: usize,
-    words: Lent,
-    orders: [Lent; 2],
-    /// Where the entries are that are in order.
-    pub(super) order: Address,
-    places: Lent,
+    /// The entries in order.
+    pub(super) order: Lent,
     /// The values that differ, word by word, the high one first, and where the entries of each
     /// start.
     pub(super) values: Lent,
     pub(super) starts: Lent,
-    ids: Lent,
-    /// The bytes of packed blocks, and of all of them.
-    lens: Lent,
 }
 
 impl Conversations {
@@ -71,28 +65,28 @@ impl Conversations {
         pool: &Arc<Pool>,
         flows: SortedFlows,
         count: usize,
-        columns: &[FlowColumn],
     ) -> Result<Self, DeviceError> {
-        let columns = columns.iter().map(|column| Column::new(pool, count, column));
         Ok(Self {
             flows,
             count,
             firsts: pool.lend(4 * count)?,
             packets: pool.lend(8 * count)?,
             excess: pool.lend(16 * count)?,
-            columns: columns.collect::<Result<_, _>>()?,
+            columns: Vec::new(),
         })
     }
 
-    /// Sorts the columns.
+    /// Sorts the columns, and has the host told how many values each has, and how many bytes its
+    /// packed blocks.
     pub(super) fn sort(
         &mut self,
         shared: &Shared,
         radix: &Radix<'_>,
         columns: &[FlowColumn],
         bits: &KeyBits,
+        host: Address,
     ) -> Result<(), DeviceError> {
-        let Self { flows, count, firsts, packets, excess, columns: all } = self;
+        let Self { flows, count, firsts, packets, excess, .. } = self;
         let fill = |at: &Lent, bytes| shared.device.fill(Stream::Compute, at.address(), 0, bytes);
         fill(packets, 8 * *count)?;
         fill(excess, 16 * *count)?;
@@ -107,28 +101,33 @@ impl Conversations {
             firsts.address(),
         ];
         shared.launch("columns", "columns_conversations", flows.room, args)?;
-        for (column, place) in all.iter_mut().zip(columns) {
-            column.gather(shared, flows, (firsts.address(), *count), place)?;
-            column.sort(shared, radix, place, bits)?;
-        }
-        Ok(())
-    }
-
-    /// Has the host told how many values each column has, and how many bytes its packed blocks.
-    pub(super) fn publish(&self, shared: &Shared, host: Address) -> Result<(), DeviceError> {
-        for (at, column) in (0..).zip(&self.columns) {
-            let values = column.places.address() + 4 * column.len as u64;
-            let bytes = column.lens.address() + 4 * packed_blocks(column.len) as u64;
-            for (number, place) in [(values, 2 * at), (bytes, 2 * at + 1)] {
-                let args = args![number, 1_u32, host + 4 * place];
-                launch(&*shared.device, "scan", "scan_publish", (1, 32), args)?;
-            }
+        for (at, column) in (0..).zip(columns) {
+            let sorting = Sorting::new(&shared.pool, *count, column)?;
+            sorting.gather(shared, flows, (firsts.address(), *count), column)?;
+            let sorted = sorting.sort(shared, radix, column, bits, host + 8 * at)?;
+            self.columns.push(sorted);
         }
         Ok(())
     }
 }
 
-impl Column {
+/// The memory that a column is sorted in. Most of it is given back as soon as all kernels that use
+/// it are requested: the next column takes it.
+#[derive(Debug)]
+struct Sorting {
+    len: usize,
+    word_count: usize,
+    words: Lent,
+    orders: [Lent; 2],
+    places: Lent,
+    values: Lent,
+    starts: Lent,
+    ids: Lent,
+    /// The bytes of packed blocks, and of all of them.
+    lens: Lent,
+}
+
+impl Sorting {
     fn new(pool: &Arc<Pool>, count: usize, column: &FlowColumn) -> Result<Self, DeviceError> {
         let len = if column.second.is_some() { 2 * count } else { count };
         let word_count = if column.first.bits > 64 { 2 } else { 1 };
@@ -137,7 +136,6 @@ impl Column {
             word_count,
             words: pool.lend(8 * word_count * len)?,
             orders: [pool.lend(4 * len)?, pool.lend(4 * len)?],
-            order: 0,
             places: pool.lend(4 * (len + 1))?,
             values: pool.lend(8 * word_count * len)?,
             starts: pool.lend(4 * len)?,
@@ -199,35 +197,51 @@ impl Column {
 
     /// Sorts the entries by those bits of their values that differ.
     fn sort(
-        &mut self,
+        self,
         shared: &Shared,
         radix: &Radix<'_>,
         column: &FlowColumn,
         bits: &KeyBits,
-    ) -> Result<(), DeviceError> {
-        let (len, words) = (self.len, self.words.address());
+        host: Address,
+    ) -> Result<Column, DeviceError> {
+        let Self { len, word_count, words, orders, places, values, starts, ids, lens } = self;
+        let keys = words.address();
         let mut passes = Vec::new();
         // The low word first: later passes have precedence.
-        for word in (0..self.word_count).rev() {
-            let at = words + 8 * (word * len) as u64;
-            passes.extend(
-                shifts(differing(column, word, bits)).map(|shift| (Keys::Words(at), shift)),
-            );
+        for word in (0..word_count).rev() {
+            let at = keys + 8 * (word * len) as u64;
+            let shifts = shifts(differing(column, word, bits));
+            passes.extend(shifts.map(|shift| (Keys::Words(at), shift)));
         }
-        self.order = radix.sort(len, self.orders.each_ref().map(Lent::address), &passes)?;
-        let (len32, places) = (u32_of(len), self.places.address());
-        let word_count = u32_of(self.word_count);
-        let args = args![words, word_count, self.order, len32, places];
+        let at = radix.sort(len, orders.each_ref().map(Lent::address), &passes)?;
+        let [first, second] = orders;
+        let order = if at == first.address() { first } else { second };
+        let (len32, word_count32) = (u32_of(len), u32_of(word_count));
+        let args = args![keys, word_count32, at, len32, places.address()];
         shared.launch("group", "group_heads", len + 1, args)?;
-        radix.scan(places, len + 1)?;
-        let (values, starts, ids) =
-            (self.values.address(), self.starts.address(), self.ids.address());
-        let args = args![words, word_count, self.order, len32, places, values, starts, ids];
+        radix.scan(places.address(), len + 1)?;
+        let args = args![
+            keys,
+            word_count32,
+            at,
+            len32,
+            places.address(),
+            values.address(),
+            starts.address(),
+            ids.address(),
+        ];
         shared.launch("columns", "columns_values", len, args)?;
-        let (blocks, lens) = (packed_blocks(len), self.lens.address());
-        let args = args![ids, len32, u32_of(blocks), lens];
+        let blocks = packed_blocks(len);
+        let args = args![ids.address(), len32, u32_of(blocks), lens.address()];
         shared.launch("packed", "packed_measure_u32", 32 * (blocks + 1), args)?;
-        radix.scan(lens, blocks + 1)
+        radix.scan(lens.address(), blocks + 1)?;
+        let count = places.address() + 4 * len as u64;
+        let bytes = lens.address() + 4 * blocks as u64;
+        for (number, host) in [(count, host), (bytes, host + 4)] {
+            let args = args![number, 1_u32, host];
+            launch(&*shared.device, "scan", "scan_publish", (1, 32), args)?;
+        }
+        Ok(Column { len, word_count, order, values, starts })
     }
 }
 

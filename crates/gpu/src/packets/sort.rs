@@ -186,11 +186,12 @@ impl Shared {
         }
         let (sorted_flows, bits) = (flows_of(&memory, &rows), key_bits(&filled));
         let mut conversations =
-            Conversations::new(&self.pool, sorted_flows, counted.conversations, columns)?;
-        conversations.sort(self, &radix, columns, &bits)?;
+            Conversations::new(&self.pool, sorted_flows, counted.conversations)?;
         let values = self.pool.room()?;
-        conversations.publish(self, values.address())?;
+        let tried = conversations.sort(self, &radix, columns, &bits, values.address());
+        // Whatever has failed, kernels may write to the room.
         let values = Busy::new(&self.device, Stream::Compute, values)?;
+        tried?;
         let (encoded, busy) = rows.encode(self, &radix, &counted, room)?;
         drop(turn);
         let room = busy.wait()?;
@@ -216,7 +217,7 @@ impl Shared {
                 parts.push((Part::Values(at), from, 8 * count));
             }
             parts.push((Part::Starts(at), column.starts.address(), 4 * count));
-            parts.push((Part::Entries(at), column.order, 4 * column.len));
+            parts.push((Part::Entries(at), column.order.address(), 4 * column.len));
         }
         sorted.row_map.extend(counted.code.head());
         parts.push((Part::RowMap, encoded.map.0.address(), map_len));
