@@ -10,7 +10,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
 import {
-  ask, browserPath, count, openBrowser, openPage, picture, place, serve, tapdex, tapdexPath,
+  ask, browserPath, count, openBrowser, openPage, picture, place, serve, start, tapdex, tapdexPath,
 } from './place.mjs';
 import { capture, frame } from './frames.mjs';
 
@@ -585,6 +585,28 @@ test('a job makes what is large', options, () => on('/jobs', async (page) => {
   await page.click('#jobs .btn:has-text("Delete")');
   await page.waitForFunction(() => !/case 7/.test(document.querySelector('#jobs').textContent));
 }));
+
+test('a demo: scan, flood and exfiltration', options, async () => {
+  const demo = await start(['demo', '--serve', '--packets', '200000', '--listen', '127.0.0.1:0']);
+  try {
+    await on('/', async (page) => {
+      await page.waitForSelector('#first');
+      await page.waitForFunction(() => [...document.querySelectorAll('.q .cn b')].every((b) => b.textContent !== ''));
+      assert.match(await page.textContent('#first'), /a scan, a flood and an exfiltration/);
+      await picture(page, 'demo');
+      await page.keyboard.press('1');
+      assert.match(filter(page), /tcp-syn/);
+      await count(page);
+      await page.waitForFunction(() => !document.querySelector('.time').classList.contains('busy')
+        && !document.querySelector('.tops').classList.contains('stale')
+        && document.querySelector('.panel[aria-label=Sources] .tv') !== null);
+      assert.equal(await page.getAttribute('.panel[aria-label=Sources] .tv', 'data-value'), '10.1.66.6');
+      await picture(page, 'demo-scan');
+    }, { url: demo.url });
+  } finally {
+    await demo.stop();
+  }
+});
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 for (const colorScheme of ['light', 'dark']) {
