@@ -459,6 +459,26 @@ test('live: what is recorded comes', options, async () => {
   }
 });
 
+test('several places answer as one', options, async () => {
+  const front = await start(['serve', '-r', here.path('archive'), '-r', server.direct, '-r', 'http://127.0.0.1:9',
+    '--state', here.path('front'), '--quiet', '--no-sandbox', '--listen', '127.0.0.1:0']);
+  try {
+    await on('/explore?q=icmp', async (page) => {
+      assert.equal(await count(page), 2 * cli('icmp'));
+      assert.match(await page.textContent('#incomplete'), /127\.0\.0\.1:9.*cannot connect/);
+      await page.waitForSelector('.vr[data-id], .vr');
+      await page.keyboard.press('g');
+      await page.keyboard.press('n');
+      await page.waitForSelector('#nodes tbody tr');
+      assert.equal(await page.locator('#nodes tbody tr').count(), 3);
+      assert.equal(await page.locator('#nodes .bad').count(), 1);
+      await picture(page, 'nodes');
+    }, { url: front.url });
+  } finally {
+    await front.stop();
+  }
+});
+
 test('what is missing is said, and drawn', options, async () => {
   const archive = here.path('lossy');
   tapdex('index', '--quiet', here.path('a.pcap'), '-o', archive);
@@ -501,6 +521,14 @@ source = "eth0"
       assert.equal(await drawn(120 / all, 190 / all, 'loss-fill'), 0);
       assert.ok(await drawn(202 / all, 228 / all, 'ctl') > 100);
       await picture(page, 'missing');
+      // In the list, it is at its place in time.
+      await page.evaluate(() => window.scrollTo(0, 0));
+      await page.click('.vlist');
+      const before = cli('udp', '--to', '2026-01-05T08:01:00Z');
+      await page.evaluate((n) => { document.querySelector('.vlist').scrollTop = 22 * (n - 5); }, before);
+      await page.waitForSelector('.vr.brk');
+      assert.match(await page.textContent('.vr.brk'), /48,210 lost before/);
+      assert.equal(await page.getAttribute('.vr.brk', 'id'), `row-${before}`);
       await page.click('#incomplete .btn >> nth=0');
       await page.waitForTimeout(200);
       await count(page);
@@ -610,17 +638,26 @@ test('a demo: scan, flood and exfiltration', options, async () => {
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 for (const colorScheme of ['light', 'dark']) {
-  for (const [view, ready] of [
+  for (const [view, ready, act] of [
     ['/explore?q=tcp', '.vr[data-id]'], ['/explore?q=tcp&tab=flows', '.of-flows .vr'],
     ['/explore?q=net+10.1.0.0/16+and+hots+10.1.4.23', '.ferr .msg'], ['/recorder', '.lines'],
     ['/explain?q=tcp+port+443', '#sentence'], ['/jobs', '#jobs'], ['/audit', '#chain'], ['/', '#first'],
+    ['/explore?q=udp', '.vr[data-id]', (page) => page.keyboard.press('?')],
+    ['/explore?q=udp', '.vr[data-id]', (page) => page.keyboard.press('Control+k')],
+    ['/explore?q=udp', '.vr[data-id]', (page) => page.keyboard.press('t')],
+    ['/explore?q=udp', '.vr[data-id]', (page) => page.keyboard.press('Shift+C')],
+    ['/explore?q=udp', '.vr[data-id]', (page) => page.keyboard.press('d')],
+    ['/explore?q=udp', '.vr[data-id]', (page) => page.click('.tl-h .link')],
+    ['/explore?q=udp', '.vr[data-id]', (page) => page.click('.vr[data-id] >> nth=1', { button: 'right' })],
+    ['/explore?q=udp', '.vr[data-id]', (page) => page.fill('#q', 'po')],
   ]) {
-    test(`screen readers: ${view} ${colorScheme}`, options, () => on(view, async (page) => {
+    test(`screen readers: ${view} ${act ?? ''} ${colorScheme}`, options, () => on(view, async (page) => {
       await page.waitForSelector(ready);
       if (view === '/explore?q=tcp') {
         await page.click('.vr[data-id] >> nth=2');
         await page.waitForSelector('#fields [role=treeitem]');
       }
+      await act?.(page);
       await page.waitForTimeout(400);
       // Through the debugger, which the policy does not bind.
       await page.evaluate(axe);

@@ -53,8 +53,8 @@ export function start(args, stdin = 'ignore') {
       const found = /https?:\/\/\S+/.exec(text);
       if (!found) return;
       const stop = () => { child.kill('SIGINT'); return ended; };
-      if (process.env.PAGE_DEV) before(found[0], stop).then((url) => ready({ url, child, stop }));
-      else ready({ url: found[0], child, stop });
+      if (process.env.PAGE_DEV) before(found[0], stop).then((url) => ready({ url, direct: found[0], child, stop }));
+      else ready({ url: found[0], direct: found[0], child, stop });
     });
     child.on('exit', () => failed(new Error(`tapdex ${args.join(' ')} ended: ${text}`)));
   });

@@ -37,16 +37,21 @@ export function InWireshark() {
 export function Download() {
   const [format, setFormat] = useState<'pcapng' | 'pcap'>('pcapng');
   const [reason, setReason] = useState('');
+  const [most, setMost] = useState('');
   return (
     <Dialog label="Download">
       <form class="bd" onSubmit={(event) => {
         event.preventDefault();
         show(null);
-        void download(format, reason);
+        void download(format, reason, most);
       }}>
         <h2 class="hd">Download {counted(count.value.value?.count ?? 0, 'packet')}</h2>
         <Choose label="Format" value={format} set={setFormat}
           of={[['pcapng', 'pcapng'], ['pcap', 'pcap']]} />
+        <label class="field">At most so many packets; the first ones in order of time
+          <input value={most} inputMode="numeric" pattern="[0-9]*" placeholder="all"
+            onInput={(event) => setMost(event.currentTarget.value)} />
+        </label>
         <label class="field">Why, for the audit log
           <input value={reason} maxLength={1000}
             onInput={(event) => setReason(event.currentTarget.value)} />

@@ -30,7 +30,11 @@ export function Times() {
     <>
       <div class="timesbox">
         <button class={`btn${isBad ? ' bad' : ''}`} id="times" title="Times (T)" aria-haspopup="dialog"
-          aria-expanded={isOpen.value} onClick={() => { isOpen.value = !isOpen.value; }}>
+          aria-expanded={isOpen.value} onClick={() => {
+            // Who chooses times does not want them to move.
+            if (live) setLive(false);
+            isOpen.value = !isOpen.value;
+          }}>
           <Icon name="clock" /><span class="mono">{text()}</span>
           <span class="dim">{zone.value === 'UTC' ? 'UTC' : 'local'}</span><Icon name="below" />
         </button>

@@ -45,6 +45,6 @@ export function all(mayExtract: boolean): [string, string][] {
   return found;
 }
 
-export function capture(format: string, reason: string): string {
-  return address('/api/v1/packets', { ...params.peek(), format, reason });
+export function capture(format: string, reason: string, most: string): string {
+  return address('/api/v1/packets', { ...params.peek(), format, reason, limit_packets: most });
 }

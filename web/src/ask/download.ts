@@ -25,10 +25,16 @@ export function size(): number | undefined {
     ? undefined : found.value.bytes + EACH * packets;
 }
 
-export async function download(format: 'pcapng' | 'pcap', reason = ''): Promise<void> {
+export async function download(
+  format: 'pcapng' | 'pcap',
+  reason = '',
+  most = '',
+): Promise<void> {
   const packets = count.peek().value?.count ?? 0;
-  if (packets > LARGE_PACKETS || (size() ?? 0) > LARGE_BYTES) return makeJob(format, reason);
-  const to = capture(format, reason);
+  const isLarge = packets > LARGE_PACKETS || (size() ?? 0) > LARGE_BYTES;
+  const isFew = most !== '' && Number(most) < LARGE_PACKETS / 10;
+  if (isLarge && !isFew) return makeJob(format, reason, most);
+  const to = capture(format, reason, most);
   const name = `packets.${format}`;
   if (!hasToken()) {
     save(to, name);
@@ -66,9 +72,10 @@ export function save(to: string, name: string): void {
   link.click();
 }
 
-async function makeJob(format: string, reason: string): Promise<void> {
+async function makeJob(format: string, reason: string, most: string): Promise<void> {
   try {
-    const body = JSON.stringify({ ...params.peek(), format, reason: reason || undefined });
+    const more = { format, reason: reason || undefined, limit_packets: most || undefined };
+    const body = JSON.stringify({ ...params.peek(), ...more });
     await send('/api/v1/jobs', { method: 'POST', body });
     tell('The file is large, so a job makes it');
     change({ page: 'jobs' }, 'push');

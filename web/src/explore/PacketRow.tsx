@@ -1,4 +1,4 @@
-import type { Packet } from '../net/types';
+import type { Interval, Packet } from '../net/types';
 import { parse, parts } from '../text/time';
 import { whole } from '../text/numbers';
 import { classOfPacket } from './protocols';
@@ -49,10 +49,27 @@ function Header({ packet }: { packet: Packet }) {
   );
 }
 
+/** What is missing just before a packet, in a few words. */
+function Missing({ intervals }: { intervals: Interval[] }) {
+  return (
+    <>
+      {intervals.map(({ cause, packets, from, to }) => (
+        <span class="lostrow" title={`${from} to ${to}`}>
+          <i class="sw" aria-hidden="true" />
+          {cause === 'lost' ? `${packets === undefined ? 'some' : whole(packets)} lost before`
+            : cause === 'not_recorded' ? 'nothing recorded before' : `${cause} before`}
+        </span>
+      ))}
+    </>
+  );
+}
+
 /** A packet on one line. */
-export function PacketRow({ n, packet, isSelected, open }: {
+export function PacketRow({ n, packet, missing, isSelected, open }: {
   n: number;
   packet: Packet | undefined;
+  /** Intervals between the packet before and this one. */
+  missing: Interval[];
   isSelected: boolean;
   open: (packet: Packet, n: number) => void;
 }) {
@@ -62,7 +79,7 @@ export function PacketRow({ n, packet, isSelected, open }: {
   }
   const { clock, fraction } = parts(parse(packet.time) ?? 0n);
   return (
-    <div {...common} class={`vr e-${classOfPacket(packet)}`} data-id={packet.id}
+    <div {...common} class={`vr e-${classOfPacket(packet)}${missing.length > 0 ? ' brk' : ''}`} data-id={packet.id}
       onClick={() => { if (String(getSelection()) === '') open(packet, n); }}>
       <span role="gridcell"><span class="t1">{clock}</span>.{fraction}</span>
       <span role="gridcell" data-term="src" data-value={packet.src}>
@@ -71,7 +88,7 @@ export function PacketRow({ n, packet, isSelected, open }: {
         <Address address={packet.dst} port={packet.dst_port} /></span>
       <span role="gridcell" class="pr h2">{packet.protocol}</span>
       <span role="gridcell" class="num">{whole(packet.length)}</span>
-      <span role="gridcell" class="in h2"><Header packet={packet} /></span>
+      <span role="gridcell" class="in h2"><Missing intervals={missing} /><Header packet={packet} /></span>
     </div>
   );
 }

@@ -1,7 +1,7 @@
 import { signal, useSignalEffect } from '@preact/signals';
 import type { ComponentChild } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
-import type { Count, Packet } from '../net/types';
+import type { Count, Interval, Packet } from '../net/types';
 import { type Params, ask } from '../net/server';
 import { answered, count, histogram } from '../state/answers';
 import { change, view } from '../state/view';
@@ -154,11 +154,12 @@ export function Packets() {
             const packet = rows.get(n);
             const isSelected = n === cursor.value || (p !== undefined && packet?.id === p);
             // A row that is as it was is not looked at again.
-            const key = `${n} ${isSelected} ${zone.value}`;
+            const missing = between(rows.get(n - 1), packet);
+            const key = `${n} ${isSelected} ${zone.value} ${missing.length}`;
             const before = drawn.current.get(key);
             if (before !== undefined && before.packet === packet) return before.row;
             const row = (
-              <PacketRow key={n} n={n} packet={packet} isSelected={isSelected}
+              <PacketRow key={n} n={n} packet={packet} missing={missing} isSelected={isSelected}
                 open={(_, at) => chosen.current(at, true)} />
             );
             if (drawn.current.size > DRAWN_MAX) drawn.current.clear();
@@ -185,6 +186,14 @@ export function Packets() {
       </div>
     </>
   );
+}
+
+/** What is missing from the time between two packets. */
+function between(before: Packet | undefined, packet: Packet | undefined): Interval[] {
+  const all = count.peek().value?.intervals;
+  if (all === undefined || before === undefined || packet === undefined) return [];
+  // Times of the server are all of one length, so that text is in their order.
+  return all.filter(({ from, to }) => from > before.time && from <= packet.time && to > before.time);
 }
 
 /** The same question with a start that does not move. */
