@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::answer::{Answer, runs};
+use super::control::Control;
 use super::fields::presence_rows;
 use super::groups::Value;
 use super::plan::{Dialect, Planner};
@@ -42,6 +43,8 @@ pub struct OverTimeBy {
     pub packets_read: u64,
 }
 
+/// Marks that are counted before the search checks whether it is still wanted.
+const MARKS_AT_ONCE: u32 = 1 << 12;
 /// The class of packets that have none of the values.
 const NONE: u8 = u8::MAX;
 
@@ -95,8 +98,10 @@ impl Answers {
             packets_read: 0,
         };
         let mut spans = Spans { start_ns, span_ns: span_ns.max(1), is_bytes, found };
-        let read =
-            self.each_found(&mut |segment, answer| count(segment, answer, stack, &mut spans))?;
+        let control = self.control.clone();
+        let read = self.each_found(&mut |segment, answer| {
+            count(segment, answer, stack, &control, &mut spans)
+        })?;
         Ok(OverTimeBy { packets_read: read, ..spans.found })
     }
 }
@@ -105,8 +110,14 @@ fn count(
     segment: &Arc<Segment>,
     answer: &Answer,
     stack: Option<Stack<'_>>,
+    control: &Control,
     spans: &mut Spans,
 ) -> Result<(u64, UnreadPackets), ArchiveError> {
+    // A question that is typed is given up at the next key.
+    let go_on = || match control.is_cancelled() {
+        true => Err(ArchiveError::Interrupted),
+        false => Ok(()),
+    };
     let damaged = |error| ArchiveError::index(segment.path())(error);
     let columns = segment.columns();
     let knows_field = stack.is_none_or(|s| s.name.parts.iter().all(|p| columns.knows(p.field)));
@@ -119,11 +130,15 @@ fn count(
         Some(stack) => classes(segment, stack).map_err(damaged)?,
         None => Vec::new(),
     };
+    go_on()?;
     let lengths = if spans.is_bytes { lengths(segment).map_err(damaged)? } else { Vec::new() };
     let mut unsure = Vec::new();
     let mut rest = answer.records.as_slice();
     while let Some(&first) = rest.first() {
         let mark = first / MARK_RECORDS;
+        if mark.is_multiple_of(MARKS_AT_ONCE) {
+            go_on()?;
+        }
         let len = rest.iter().take_while(|&&record| record / MARK_RECORDS == mark).count();
         let (now, later) = rest.split_at(len);
         rest = later;
