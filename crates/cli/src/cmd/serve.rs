@@ -308,7 +308,7 @@ fn bind(at: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
 fn watch(app: &Arc<App>, stop: &Arc<Notify>) {
     let (app, stop) = (Arc::clone(app), Arc::clone(stop));
     let pressed = std::sync::atomic::AtomicBool::new(false);
-    interrupt::handle(move || {
+    interrupt::replace(move || {
         if pressed.swap(true, std::sync::atomic::Ordering::Relaxed) {
             interrupt::exit();
         }
