@@ -203,6 +203,12 @@ test('a packet opens: fields, bytes, its conversation', options, () => on('/expl
   await picture(page, 'packet');
   const all = await page.locator('#bytes .bs span').allTextContents();
   assert.equal(all.join(''), one.hex);
+  // The packet alone, as a file.
+  const [file] = await Promise.all([page.waitForEvent('download'), page.click('.det-a .btn:has-text("This packet")')]);
+  await file.saveAs(here.path('one.pcap'));
+  const dump = execFileSync('tcpdump', ['-xx', '-nn', '-r', here.path('one.pcap')], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+  const bytes = dump.split('\n').filter((line) => line.includes('0x')).map((line) => line.slice(10).replace(/\s/g, '')).join('');
+  assert.equal(bytes, one.hex);
   // The number of elements stays small, however many packets there are.
   assert.ok(await page.evaluate(() => document.querySelectorAll('.vr').length) <= 80);
   await page.keyboard.press('f');

@@ -46,6 +46,8 @@ test('numbers are short in panels and whole in counts', () => {
     ['9,999', '10 k', '392 k', '1.00 M', '1.85 M', '2.40 G']);
   assert.deepEqual([0, 999, 1000, 1.62e9].map(bytes), ['0 B', '999 B', '1.0 kB', '1.62 GB']);
   assert.equal(bits(2.61e9), '2.61 Gb/s');
+  assert.deepEqual([0, 800e3, 1.6e6, 3e9, 1.25e9].map(page.numbers.axisBytes), ['0 B', '800 kB', '1.6 MB', '3 GB', '1.25 GB']);
+  assert.deepEqual([0.5, 600, 30_000, 1.5e6].map(page.numbers.axisShort), ['0.5', '600', '30 k', '1.5 M']);
 });
 
 test('times keep their nanoseconds', () => {

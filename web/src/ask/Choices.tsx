@@ -5,7 +5,6 @@ import type { Choice, Choices as Open } from './completion';
 export function Choices({ choices, take }: {
   choices: Open;
   take: (choice: Choice) => void;
-  left: number;
 }) {
   return (
     <div class="compl" style={{ left: `min(${choices.start}ch, calc(100% - 440px))` }}>

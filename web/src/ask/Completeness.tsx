@@ -1,5 +1,6 @@
 import { Icon } from '../parts/Icon';
 import { answered, count } from '../state/answers';
+import { status } from '../state/session';
 import { change } from '../state/view';
 import { setTimes, shown } from '../state/times';
 import type { Answer, Interval, Missing } from '../net/types';
@@ -68,7 +69,9 @@ export function Completeness() {
       {first !== undefined && (
         <button class="btn sm" onClick={() => zoomTo(first)}>Zoom to the loss</button>
       )}
-      <button class="btn sm" onClick={() => change({ page: 'recorder' }, 'push')}>Why</button>
+      {!status.value?.limited && (
+        <button class="btn sm" onClick={() => change({ page: 'recorder' }, 'push')}>Why</button>
+      )}
     </div>
   );
 }

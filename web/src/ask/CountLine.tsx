@@ -2,6 +2,7 @@ import { signal, useSignalEffect } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { say } from '../parts/announce';
 import { count, flows, params, stop, took, wrong } from '../state/answers';
+import { status } from '../state/session';
 import { change, reask, view } from '../state/view';
 import { bytes, counted, short, whole } from '../text/numbers';
 import { language } from './terms';
@@ -57,8 +58,10 @@ export function CountLine() {
       {!isWrong && value !== null && (
         <>
           <span class="sep" aria-hidden="true" />
-          <button class="link" title="How this was answered (G X)" id="how"
-            onClick={() => change({ page: 'explain' }, 'push')}>{how()}</button>
+          {status.value?.limited ? <span id="how">{how()}</span> : (
+            <button class="link" title="How this was answered (G X)" id="how"
+              onClick={() => change({ page: 'explain' }, 'push')}>{how()}</button>
+          )}
         </>
       )}
       {behind !== undefined && !isWrong && language() === 'pcap' && view.value.q !== '' && (

@@ -134,7 +134,7 @@ export function FilterBox() {
         )}
         <kbd aria-hidden="true">/</kbd>
       </span>
-      {open !== null && <Choices choices={open} take={take} left={inset.value} />}
+      {open !== null && <Choices choices={open} take={take} />}
     </div>
   );
 }

@@ -122,7 +122,7 @@ export function Flows() {
       </div>
       <div class="foot">
         <span>{whole(all.length)} of {whole(found?.conversations ?? 0)}</span>
-        <span class="opt">most {sort === 'time' ? 'early' : sort} first; bars by square root</span>
+        <span class="opt">most {sort === 'time' ? 'early' : sort} first; of the packets that match; bars by square root</span>
         <span class="grow" />
         <span class="opt"><kbd>J</kbd> <kbd>K</kbd> move</span>
         <span class="opt"><kbd>Enter</kbd> <kbd>F</kbd> its packets</span>

@@ -132,7 +132,6 @@ export function Packets() {
     }
   };
   if (total === 0 && !count.value.busy && count.value.value !== null) return <Empty />;
-  const [first, last] = inView.value;
   return (
     <>
       <div class="tw" onContextMenu={(event) => {
@@ -169,7 +168,7 @@ export function Packets() {
         />
       </div>
       <div class="foot">
-        <span>rows {whole(total === 0 ? 0 : first + 1)} – {whole(Math.min(total, last + 1))}</span>
+        <InView total={total} />
         <span class="opt">in order of time</span>
         {live && newest.value > 0 && (
           <button class="link" onClick={() => {
@@ -186,6 +185,12 @@ export function Packets() {
       </div>
     </>
   );
+}
+
+/** Which rows are in view: by itself, as it changes with every one of them. */
+function InView({ total }: { total: number }) {
+  const [first, last] = inView.value;
+  return <span>rows {whole(total === 0 ? 0 : first + 1)} – {whole(Math.min(total, last + 1))}</span>;
 }
 
 /** What is missing from the time between two packets. */

@@ -18,8 +18,6 @@ import { Tip } from './Tip';
 
 /** The bar under the pointer or the keyboard's cursor, and where it is. */
 export const pointed = signal<{ index: number; left: number } | null>(null);
-/** How many times a second the timeline was drawn while it moved; for the bench. */
-export const drawn = signal(0);
 
 const STACKS = ['proto', 'src', 'dst', 'port', 'port.dst', 'iface', 'vlan', 'tcp.flags', 'ip.ttl'];
 const BAR_PX = 8;
@@ -55,7 +53,6 @@ export function Timeline() {
     } else {
       chart.current = new Chart(box.current, state(), (range) => setTimes(range),
         (index, left) => { pointed.value = index === null ? null : { index, left }; });
-      (window as unknown as { chart: unknown }).chart = chart.current;
     }
   }, [now]);
   useSignalEffect(() => {
@@ -98,7 +95,6 @@ export function Timeline() {
   const settle = (): void => {
     requestAnimationFrame(() => {
       chart.current?.show(state());
-      drawn.value += 1;
     });
     clearTimeout(timer.current);
     timer.current = window.setTimeout(() => {

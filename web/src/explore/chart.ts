@@ -7,7 +7,7 @@ import uPlot from 'uplot';
 import type { Interval } from '../net/types';
 import type { Range } from '../state/times';
 import { type Ns, clock, parse, parts, step } from '../text/time';
-import { bytes, short } from '../text/numbers';
+import { axisBytes, axisShort, short } from '../text/numbers';
 import { type Bars, edges } from './bars';
 import { colour, dots, stripes } from './hatch';
 
@@ -143,7 +143,7 @@ export class Chart {
             const max = plot.scales.y?.max ?? 1;
             return [0, max / 2, max];
           },
-          values: (_, at) => at.map((v) => (v === 0 ? '0' : this.shown.isBytes ? bytes(v) : short(v))),
+          values: (_, at) => at.map((v) => (v === 0 ? '0' : this.shown.isBytes ? axisBytes(v) : axisShort(v))),
         },
       ],
       series: [

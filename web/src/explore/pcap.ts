@@ -5,12 +5,11 @@ import { type Ns, SECOND } from '../text/time';
 
 /** Numbers of links, by their names. */
 const LINKS: Record<string, number> = {
-  null: 0, ethernet: 1, raw: 101, 'raw ip': 101, loop: 108, sll: 113, ipv4: 228, ipv6: 229, sll2: 276,
-  'linux cooked': 113, 'linux cooked v2': 276, ppi: 192, ieee80211: 105,
+  null: 0, ethernet: 1, raw: 101, loop: 108, 'linux-sll': 113, ipv4: 228, ipv6: 229, 'linux-sll2': 276,
 };
 
 export function captureOf({ hex = '', link, packet }: OnePacket, time: Ns): Uint8Array | undefined {
-  const number = LINKS[link.toLowerCase()] ?? Number(/\d+/.exec(link)?.[0] ?? Number.NaN);
+  const number = LINKS[link] ?? Number(/^link type (\d+)$/.exec(link)?.[1] ?? Number.NaN);
   if (Number.isNaN(number)) return undefined;
   const length = hex.length / 2;
   const file = new Uint8Array(40 + length);

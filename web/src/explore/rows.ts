@@ -10,7 +10,6 @@ import { signal } from '@preact/signals';
 import type { Histogram, Packet } from '../net/types';
 import { packets } from '../net/lines';
 import { type Params, ask, isAborted } from '../net/server';
-import { format, parse } from '../text/time';
 
 interface Anchor {
   row: number;
@@ -161,22 +160,4 @@ export class Rows {
     if (count > 0 && count < this.total) this.anchor({ row: count, time });
     return Math.min(count, Math.max(0, this.total - 1));
   }
-
-  /** The row of a packet, if it is in the answer. */
-  async rowOfPacket(id: string, time: string): Promise<number | undefined> {
-    const first = await this.rowOf(time);
-    await this.need(first, first + 20);
-    for (let row = first; row < first + 400 && row < this.total; row += 1) {
-      const packet = this.found.get(row);
-      if (packet === undefined || packet.time !== time) return undefined;
-      if (packet.id === id) return row;
-    }
-    return undefined;
-  }
-}
-
-/** A moment after a time, so that the time itself is before it. */
-export function after(time: string): string {
-  const ns = parse(time);
-  return ns === undefined ? time : format(ns + 1n);
 }

@@ -1,4 +1,4 @@
-/** Packets as lines of JSON: a part of them, or all that come. */
+/** Packets as lines of JSON. */
 
 import type { Answer, Packet } from './types';
 import { type Params, address, send } from './server';
@@ -29,25 +29,4 @@ export async function packets(params: Params, abort?: AbortSignal): Promise<[Pac
   }
   if (end === undefined) throw new TypeError('the answer broke off');
   return [found, end];
-}
-
-/** Packets as they come, until `abort`. */
-export async function follow(
-  params: Params,
-  abort: AbortSignal,
-  each: (packets: Packet[]) => void,
-): Promise<void> {
-  const to = address('/api/v1/search', { ...params, follow: true });
-  const response = await send(to, { signal: abort });
-  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '';
-  for (;;) {
-    const part = await reader?.read();
-    if (part === undefined || part.done) return;
-    const lines = (rest + part.value).split('\n');
-    rest = lines.pop() ?? '';
-    const found: Packet[] = [];
-    for (const line of lines) take(line, (packet) => found.push(packet));
-    if (found.length > 0) each(found);
-  }
 }

@@ -11,7 +11,9 @@ export const fields = signal<FieldLine[]>([]);
 export const seen = signal<[number, number, number, number][]>([]);
 const SEEN_MAX = 1800;
 
+/** How often it is asked while something is recorded, and how many times less often otherwise. */
 const EVERY_MS = 2000;
+const IDLE = 3;
 
 export const mayExtract = computed(() => {
   const may = status.value?.may;
@@ -42,8 +44,10 @@ export async function refresh(): Promise<void> {
 
 export function watch(): void {
   void refresh();
+  let turn = 0;
   setInterval(() => {
-    if (!document.hidden) void refresh();
+    turn += 1;
+    if (!document.hidden && (isRecording.peek() || turn % IDLE === 0)) void refresh();
   }, EVERY_MS);
   document.addEventListener('visibilitychange', () => {
     if (!document.hidden) void refresh();

@@ -24,9 +24,6 @@ export const extent = computed<Range | null>(() => {
   return from === undefined || to === undefined ? null : { from, to: to + 1n };
 });
 
-/** Whether nothing in the address says which times. */
-export const isStart = computed(() => view.value.from === undefined && view.value.to === undefined);
-
 /** Where the last hour starts, in an archive that has more. */
 const lastHour = computed(() => {
   const all = extent.value;

@@ -30,6 +30,17 @@ export function bytes(number: number): string {
   return `${whole(number)} B`;
 }
 
+/** Bytes for an axis, with no more digits than it needs: 800 kB, 1.6 MB. */
+export function axisBytes(number: number): string {
+  return bytes(number).replace(/(\.\d*?)0+ /, '$1 ').replace('. ', ' ');
+}
+
+/** Packets for an axis: 0.5, 600, 30 k. */
+export function axisShort(number: number): string {
+  const text = number < 10 && number % 1 !== 0 ? String(number) : short(number);
+  return text.replace(/(\.\d*?)0+ /, '$1 ').replace('. ', ' ');
+}
+
 /** Bits a second: 2.61 Gb/s. */
 export function bits(number: number): string {
   for (const [unit, size] of [['Gb/s', 1e9], ['Mb/s', 1e6], ['kb/s', 1e3]] as const) {
