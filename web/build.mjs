@@ -1,5 +1,5 @@
-// Bundles the page into dist/: index.html, a script and a style sheet named after their contents,
-// the icon, and the licences of the libraries in it. Each also packed by gzip, as it is served.
+// Bundles the page into dist/: index.html; a script, a style sheet and an icon, named after their
+// contents; and the licences of the libraries in it. Each also packed by gzip, as it is served.
 //
 //   node build.mjs            for a release
 //   node build.mjs --watch    again at every change, readable
@@ -45,7 +45,8 @@ function licences() {
 function write(result) {
   if (result.errors.length > 0) return;
   const files = new Map();
-  for (const { path, contents } of result.outputFiles) {
+  const icon = { path: 'icon.svg', contents: readFileSync(join(root, 'icon.svg')) };
+  for (const { path, contents } of [...result.outputFiles, icon]) {
     const [, stem, ending] = /([a-z]+)\.([a-z]+)$/.exec(path);
     const hash = createHash('sha256').update(contents).digest('hex').slice(0, 16);
     files.set(`${stem}.${ending}`, { name: `${stem}-${hash}.${ending}`, contents });
@@ -54,7 +55,6 @@ function write(result) {
   for (const [stem, { name }] of files) html = html.replace(`/page/${stem}`, `/page/${name}`);
   const all = [...files.values()];
   all.push({ name: 'index.html', contents: Buffer.from(html) });
-  all.push({ name: 'icon.svg', contents: readFileSync(join(root, 'icon.svg')) });
   all.push({ name: 'licences.txt', contents: Buffer.from(licences()) });
   rmSync(dist, { recursive: true, force: true });
   mkdirSync(dist, { recursive: true });

@@ -320,6 +320,7 @@ test('everything works by keyboard alone', options, () => on('/explore?q=tcp', a
   await picture(page, 'keys');
   await page.keyboard.press('Escape');
   await page.keyboard.press('Control+k');
+  await page.waitForFunction(() => document.activeElement?.closest('[role=dialog]') !== null);
   await page.keyboard.type('recor');
   await picture(page, 'palette');
   await page.keyboard.press('Enter');

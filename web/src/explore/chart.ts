@@ -208,6 +208,8 @@ export class Chart {
     ctx.beginPath();
     ctx.rect(left, top, width, height);
     ctx.clip();
+    ctx.textAlign = 'left';
+    ctx.textBaseline = 'alphabetic';
     ctx.font = `600 ${11 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
     for (const one of this.shown.intervals) {
       const [from, to] = [parse(one.from), parse(one.to)];

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 
 /** What is open above the page, by its name. */
 export const open = signal<string | null>(null);
@@ -19,7 +19,8 @@ export function Dialog({ label, wide, children }: {
   children: ComponentChildren;
 }) {
   const box = useRef<HTMLDivElement>(null);
-  useEffect(() => {
+  // Before anything is painted: what is typed at once is not lost.
+  useLayoutEffect(() => {
     const first = box.current?.querySelector<HTMLElement>('[data-first], input, button');
     (first ?? box.current)?.focus();
   }, []);
