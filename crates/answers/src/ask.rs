@@ -13,21 +13,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tapdex_engine::archive::Archive;
 use tapdex_engine::fields::Name;
 use tapdex_engine::query::filter::Syntax;
 use tapdex_engine::query::{
-    Answers, BehindTags, Control, FlowOrder, Query, Search, SearchError, Value,
+    Answers, BehindTags, Control, FlowOrder, Query, Search, SearchError, Stack, Value,
 };
 use tapdex_engine::time::{TimeRange, format_time};
 
 use crate::counted;
 use crate::json::{Digits, Time};
-use crate::lines::{By, Explanation, Flow, Span, TopValues, spans};
-use crate::missing::{Missing, missing};
+use crate::lines::{By, Explanation, Flow, Span, Stacked, TopValues, spans};
+use crate::missing::{Interval, Missing, intervals, missing};
 
 /// More spans than anybody needs.
 pub const SPANS_MAX: u64 = 1_000_000;
@@ -62,10 +62,19 @@ pub struct Answer<T> {
     pub complete: bool,
     /// What is missing.
     pub incomplete: Vec<Missing>,
+    /// When something is missing: the intervals whose times are known, as far as they are few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<Interval>,
+    /// Packets that would match behind VLAN tags, where the filter does not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind_tags: Option<Tagged>,
     /// What people may not expect of the answer.
     pub notes: Vec<String>,
     /// Packets that match.
     pub matched: u64,
+    /// Packets that were read to decide whether they match.
+    #[serde(default)]
+    pub read: u64,
     /// The first time that was looked at.
     pub first: Option<Time>,
     /// The last time that was looked at.
@@ -79,6 +88,15 @@ pub struct Answer<T> {
     /// What each node had, if several were asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Share>,
+}
+
+/// Packets behind VLAN tags that a filter does not look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tagged {
+    /// How many would match.
+    pub packets: u64,
+    /// Whether these are all; otherwise there may be fewer.
+    pub exact: bool,
 }
 
 /// What one of several nodes had of an answer.
@@ -102,8 +120,11 @@ impl<T> Answer<T> {
             value: of(self.value),
             complete: self.complete,
             incomplete: self.incomplete,
+            intervals: self.intervals,
+            behind_tags: self.behind_tags,
             notes: self.notes,
             matched: self.matched,
+            read: self.read,
             first: self.first,
             last: self.last,
             segments_read: self.segments_read,
@@ -139,6 +160,18 @@ pub struct Histogram {
     pub span_ns: u64,
     /// The spans.
     pub spans: Vec<Span>,
+    /// `bytes`, if values are counted by bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<By>,
+    /// The same by the values of a field, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<Stacked>,
+}
+
+impl Histogram {
+    /// Of no packets.
+    pub const EMPTY: Self =
+        Self { start_ns: 0, span_ns: 0, spans: Vec::new(), by: None, stack: None };
 }
 
 /// Conversations.
@@ -223,17 +256,23 @@ impl<'a> Ask<'a> {
     }
 
     /// The most frequent values of some fields, `most` of each; `shown` turns a value into text.
-    pub fn top(
+    /// Fields for which there is no time left are marked as skipped, but for the first.
+    pub fn top_within(
         &self,
         names: &[&Name],
         by: By,
         most: usize,
+        time: Option<Duration>,
         shown: impl Fn(&Value) -> String,
     ) -> Result<Answer<Tops>, AskError> {
         let started = Instant::now();
         let mut answers = self.search()?.rows()?;
         let (mut top, mut packets_read) = (Vec::new(), 0);
         for name in names {
+            if !top.is_empty() && time.is_some_and(|time| started.elapsed() > time) {
+                top.push(TopValues::skipped(name));
+                continue;
+            }
             let values = match by {
                 By::Packets => answers.top(name, most)?,
                 By::Bytes => answers.top_by_bytes(name, most)?,
@@ -244,24 +283,78 @@ impl<'a> Ask<'a> {
         Ok(self.answer(Tops { top, packets_read }, &answers, started))
     }
 
+    /// The same, however long it takes.
+    pub fn top(
+        &self,
+        names: &[&Name],
+        by: By,
+        most: usize,
+        shown: impl Fn(&Value) -> String,
+    ) -> Result<Answer<Tops>, AskError> {
+        self.top_within(names, by, most, None, shown)
+    }
+
     /// Packets over time.
     pub fn histogram(&self, len: SpanLen) -> Result<Answer<Histogram>, AskError> {
         let started = Instant::now();
         let mut answers = self.search()?.rows()?;
-        let mut histogram = Histogram { start_ns: 0, span_ns: 0, spans: Vec::new() };
-        if let Some((first, last)) = answers.asked_times() {
-            let span = match len {
-                SpanLen::Each(span) => span.max(1),
-                SpanLen::AtMost(most) => round_span(first, last, most),
-            };
-            let many = spans_between(first, last, span);
-            let len = usize::try_from(many).ok().filter(|_| many <= SPANS_MAX);
-            let Some(len) = len else { return Err(AskError::TooManySpans { spans: many }) };
-            let over_time = answers.over_time(first / span * span, span, len)?;
-            histogram =
-                Histogram { start_ns: over_time.start_ns, span_ns: span, spans: spans(&over_time) };
+        let mut histogram = Histogram::EMPTY;
+        if let Some((start_ns, span_ns, len)) = Self::spans(&answers, len)? {
+            let over_time = answers.over_time(start_ns, span_ns, len)?;
+            let spans = spans(start_ns, span_ns, &over_time.counts, &[]);
+            histogram = Histogram { start_ns, span_ns, spans, ..histogram };
         }
         Ok(self.answer(histogram, &answers, started))
+    }
+
+    /// The same by the `most` most frequent values of a field, if one is given, and with bytes, if
+    /// these are wanted.
+    pub fn histogram_by(
+        &self,
+        len: SpanLen,
+        by: By,
+        stack: Option<(&Name, usize)>,
+        shown: impl Fn(&Value) -> String,
+    ) -> Result<Answer<Histogram>, AskError> {
+        let started = Instant::now();
+        let mut answers = self.search()?.rows()?;
+        let mut histogram = Histogram::EMPTY;
+        if let Some((start_ns, span_ns, len)) = Self::spans(&answers, len)? {
+            let values: Vec<Value> = match stack {
+                None => Vec::new(),
+                Some((name, most)) => {
+                    let top = match by {
+                        By::Packets => answers.top(name, most)?,
+                        By::Bytes => answers.top_by_bytes(name, most)?,
+                    };
+                    top.values.into_iter().map(|(value, _)| value).collect()
+                }
+            };
+            let wanted = stack.map(|(name, _)| Stack { name, values: &values });
+            let found = answers.over_time_by(wanted, by == By::Bytes, (start_ns, span_ns, len))?;
+            let stack = stack.map(|(name, _)| Stacked {
+                field: name.top.first().copied().unwrap_or_default().to_owned(),
+                values: values.iter().map(&shown).collect(),
+                counts: found.values,
+            });
+            let spans = spans(start_ns, span_ns, &found.packets, &found.bytes);
+            let by = (by == By::Bytes).then_some(by);
+            histogram = Histogram { start_ns, span_ns, spans, by, stack };
+        }
+        Ok(self.answer(histogram, &answers, started))
+    }
+
+    /// Start, length and number of the spans of an answer; `None` if there are no packets.
+    fn spans(answers: &Answers, len: SpanLen) -> Result<Option<(u64, u64, usize)>, AskError> {
+        let Some((first, last)) = answers.asked_times() else { return Ok(None) };
+        let span = match len {
+            SpanLen::Each(span) => span.max(1),
+            SpanLen::AtMost(most) => round_span(first, last, most),
+        };
+        let many = spans_between(first, last, span);
+        let len = usize::try_from(many).ok().filter(|_| many <= SPANS_MAX);
+        let len = len.ok_or(AskError::TooManySpans { spans: many })?;
+        Ok(Some((first / span * span, span, len)))
     }
 
     /// Conversations, `most` of them at most. If `whole`, the other packets of the conversations
@@ -310,15 +403,20 @@ impl<'a> Ask<'a> {
         let (segments_read, segments) = answers.segments_read();
         let (incomplete, times) = (missing(&answers.gaps), answers.asked_times());
         let mut notes = left_out(answers, self.query);
+        let mut behind = None;
         if self.beyond {
-            notes.extend(unseen(answers, self.query));
+            behind = answers.behind_tags(self.query);
+            notes.extend(beyond(answers, self.query, behind));
         }
         Answer {
             value,
             complete: incomplete.is_empty(),
             incomplete,
+            intervals: intervals(&answers.gaps),
+            behind_tags: behind.map(|tags| Tagged { packets: tags.packets, exact: tags.is_exact }),
             notes,
             matched: answers.count(),
+            read: answers.segments.iter().map(|(_, answer)| answer.read).sum(),
             first: times.map(|(first, _)| Time(first)),
             last: times.map(|(_, last)| Time(last)),
             segments_read: segments_read as u64,
@@ -384,6 +482,10 @@ pub fn left_out(answers: &Answers, query: &Query) -> Vec<String> {
 
 /// What users of tcpdump may not expect, and why there may be no results.
 pub fn unseen(answers: &Answers, query: &Query) -> Vec<String> {
+    beyond(answers, query, answers.behind_tags(query))
+}
+
+fn beyond(answers: &Answers, query: &Query, behind: Option<BehindTags>) -> Vec<String> {
     let mut notes = Vec::new();
     let packets = answers.outer_only(query);
     if packets > 0 {
@@ -394,7 +496,7 @@ pub fn unseen(answers: &Answers, query: &Query) -> Vec<String> {
              headers only; Wireshark would look inside"
         ));
     }
-    notes.extend(answers.behind_tags(query).map(tagged));
+    notes.extend(behind.map(tagged));
     if answers.count() == 0 {
         notes.extend(other_times(answers, query));
     }

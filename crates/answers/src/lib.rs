@@ -10,6 +10,7 @@
 //! | [`capture`] | packets as a capture, with their interfaces, the question and statistics |
 //! | [`deliver`] | packets as lines or as a capture, also as they are recorded |
 //! | [`inventory`] | what is in an archive |
+//! | [`layers`] | the headers of a packet, field by field, with their bytes |
 //! | [`json`] | JSON that is safe to show in a terminal |
 //!
 //! Every line can be written and read again:
@@ -31,6 +32,7 @@ pub mod capture;
 pub mod deliver;
 pub mod inventory;
 pub mod json;
+pub mod layers;
 pub mod lines;
 pub mod missing;
 pub mod packet;

@@ -8,7 +8,7 @@ use tapdex_engine::fields::Name;
 use tapdex_engine::packet::{protocol, tcp_flags};
 use tapdex_engine::query::filter::Syntax;
 use tapdex_engine::query::{
-    Answer, Answers, Endpoint, Explained, Flow as EngineFlow, OverTime, Query, TermPlan, Top, Value,
+    Answer, Answers, Endpoint, Explained, Flow as EngineFlow, Query, TermPlan, Top, Value,
 };
 use tapdex_engine::time::{TimeRange, format_time};
 use tapdex_record::status::{Losses, SourceStatus, Status, Totals};
@@ -66,6 +66,14 @@ pub struct TopValues {
     pub distinct: u64,
     /// The sum over all of them.
     pub total: u64,
+    /// There was no time left to count them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub skipped: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What values are counted by.
@@ -111,7 +119,14 @@ impl TopValues {
             bytes: (by == By::Bytes).then_some(number),
             share: Digits(number as f64 / total.max(1) as f64),
         };
-        Self { field: field.to_owned(), values: values.map(value).collect(), distinct, total }
+        let (field, values) = (field.to_owned(), values.map(value).collect());
+        Self { field, values, distinct, total, skipped: false }
+    }
+
+    /// A field that nobody had time for.
+    pub fn skipped(name: &Name) -> Self {
+        let field = name.top.first().copied().unwrap_or_default().to_owned();
+        Self { field, values: Vec::new(), distinct: 0, total: 0, skipped: true }
     }
 }
 
@@ -129,14 +144,28 @@ pub struct Span {
     pub time: String,
     /// The packets.
     pub packets: u64,
+    /// Their bytes on the wire, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
-/// The spans of a histogram.
-pub fn spans(over_time: &OverTime) -> Vec<Span> {
-    let OverTime { start_ns: start, span_ns: span, counts, .. } = over_time;
-    let time = |n: u64| start.saturating_add(span.saturating_mul(n));
-    let span = |(n, &packets)| Span { time: span_time(time(n), *span), packets };
-    (0..).zip(counts).map(span).collect()
+/// The values of a field over time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stacked {
+    /// The field.
+    pub field: String,
+    /// Its most frequent values. A packet that has several of them is counted at the first.
+    pub values: Vec<String>,
+    /// Of each value, packets or bytes in each span.
+    pub counts: Vec<Vec<u64>>,
+}
+
+/// The spans of a histogram, with bytes where there are any.
+pub fn spans(start_ns: u64, span_ns: u64, packets: &[u64], bytes: &[u64]) -> Vec<Span> {
+    let time = |n: u64| start_ns.saturating_add(span_ns.saturating_mul(n));
+    let bytes = bytes.iter().copied().map(Some).chain(std::iter::repeat(None));
+    let span = |((n, &packets), bytes)| Span { time: span_time(time(n), span_ns), packets, bytes };
+    (0..).zip(packets).zip(bytes).map(span).collect()
 }
 
 /// A time with as many digits as the span needs.
@@ -439,6 +468,34 @@ pub struct Recorder {
     pub bits_per_second: Digits<1>,
     /// Where it takes packets from.
     pub sources: Vec<Source>,
+    /// When it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Time>,
+    /// What builds its indexes.
+    #[serde(default)]
+    pub device: String,
+    /// How long the oldest recording waits to be indexed.
+    #[serde(default = "no_digits")]
+    pub index_lag_seconds: Digits<1>,
+    /// Packets that it has indexed.
+    #[serde(default)]
+    pub indexed_packets: u64,
+    /// Bytes of the packets that are kept.
+    #[serde(default)]
+    pub packet_bytes: u64,
+    /// Bytes of their indexes.
+    #[serde(default)]
+    pub index_bytes: u64,
+    /// Bytes that are free on the disk.
+    #[serde(default)]
+    pub disk_free_bytes: u64,
+    /// How full the disk is.
+    #[serde(default = "no_digits")]
+    pub disk_percent: Digits<1>,
+}
+
+fn no_digits<const N: usize>() -> Digits<N> {
+    Digits(0.0)
 }
 
 /// Counts of one run, or of all runs.
@@ -459,7 +516,7 @@ pub struct Sums {
 }
 
 /// An interface or a stream that a recorder takes packets from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Source {
     /// Its name.
     pub name: String,
@@ -471,6 +528,12 @@ pub struct Source {
     pub stored: u64,
     /// Packets of these that were lost, by stage.
     pub lost: Lost,
+    /// How full the kernel's ring is, from 0 to 1; estimated.
+    #[serde(default = "no_digits")]
+    pub ring_fill: Digits<3>,
+    /// How full the queue to the disk is.
+    #[serde(default = "no_digits")]
+    pub queue_fill: Digits<3>,
 }
 
 /// Packets that were lost, by stage. Stages are in the order in which packets pass them.
@@ -520,6 +583,8 @@ impl Recorder {
             received: source.received,
             stored: source.stored,
             lost: (&source.lost).into(),
+            ring_fill: Digits(if running { source.ring_fill } else { 0.0 }),
+            queue_fill: Digits(if running { source.queue_fill } else { 0.0 }),
         };
         Self {
             state: match (running, status.ended, status.paused) {
@@ -538,6 +603,14 @@ impl Recorder {
             packets_per_second: Digits(if running { status.packets_per_second } else { 0.0 }),
             bits_per_second: Digits(if running { status.bits_per_second } else { 0.0 }),
             sources: status.sources.iter().map(source).collect(),
+            started: (status.started_ns > 0).then_some(Time(status.started_ns)),
+            device: status.device.clone(),
+            index_lag_seconds: Digits(if running { status.index_lag_seconds } else { 0.0 }),
+            indexed_packets: status.indexed_packets,
+            packet_bytes: status.packet_bytes,
+            index_bytes: status.segment_index_bytes,
+            disk_free_bytes: status.disk_free_bytes,
+            disk_percent: Digits(status.disk_percent),
         }
     }
 }

@@ -43,6 +43,43 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+/// One interval that something is missing from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The name of the cause.
+    pub cause: Cow<'static, str>,
+    /// Its start.
+    pub from: Time,
+    /// Its end.
+    pub to: Time,
+    /// Packets, if their number is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
+    /// The node that it is missing from, if several were asked.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub node: String,
+}
+
+/// The most intervals that are told one by one.
+const INTERVALS_MAX: usize = 500;
+
+/// The intervals that something is missing from, in order of time: the longest, if there are many.
+pub fn intervals<'a>(gaps: impl IntoIterator<Item = &'a Gap>) -> Vec<Interval> {
+    let interval = |gap: &Gap| {
+        let (from, to) = gap.span()?;
+        let cause = gap.cause.name().into();
+        let (from, to) = (Time(from), Time(to));
+        Some(Interval { cause, from, to, packets: gap.packets, node: String::new() })
+    };
+    let mut all: Vec<Interval> = gaps.into_iter().filter_map(interval).collect();
+    if all.len() > INTERVALS_MAX {
+        all.sort_by_key(|one| std::cmp::Reverse(one.to.0.saturating_sub(one.from.0)));
+        all.truncate(INTERVALS_MAX);
+    }
+    all.sort_by_key(|one| one.from);
+    all
+}
+
 /// What is missing.
 pub fn missing<'a>(gaps: impl IntoIterator<Item = &'a Gap>) -> Vec<Missing> {
     let mut all: Vec<Missing> = Vec::new();

@@ -21,6 +21,7 @@ mod terminal;
 #[path = "archive/upgrade.rs"]
 mod upgrade;
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -724,6 +725,35 @@ mod made_up {
         let count = place.words("search -r kept/archive --count").done();
         assert_eq!(count, "2000\n");
     }
+
+    #[test]
+    fn the_demo_is_served_and_clears_up() {
+        let place = Place::new();
+        let temporary = place.path("tmp");
+        std::fs::create_dir(&temporary).unwrap();
+        let args = ["demo", "--serve", "--packets", "20000", "--listen", "127.0.0.1:0"];
+        let mut command = place.command(&args);
+        let command = command.env("TMPDIR", &temporary).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        let mut url = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut url).unwrap();
+        let url = url.trim_end();
+        let get = |path: &str| place.sh(&format!("curl -sf '{url}{path}'")).done();
+        assert!(get("api/v1/status").contains("\"demo\":true"));
+        for (q, packets) in [
+            // One in 25, of which every third is an answer; one in 16; one in 40.
+            ("src+host+10.1.66.6", 534),
+            ("udp+and+dst+host+10.1.0.2", 1250),
+            ("host+10.1.4.23+and+port+8443", 500),
+        ] {
+            let count = get(&format!("api/v1/count?q={q}"));
+            assert!(count.starts_with(&format!("{{\"count\":{packets},")), "{q}: {count}");
+        }
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert_eq!(temporary.read_dir().unwrap().count(), 0);
+    }
 }
 
 /// Captures of the folder that TAPDEX_TRACES names, if it does.
@@ -779,7 +809,8 @@ mod help {
             let lines = help.lines().filter_map(|line| line.strip_prefix("    "));
             let is_command = |line: &&str| line.starts_with("tapdex ") || line.starts_with("gzip ");
             // What goes on until Ctrl-C, or needs a server, has tests of its own.
-            let ends = |line: &&str| !line.contains("--follow") && !line.contains("https://");
+            let on = ["--follow", "https://", "--serve"];
+            let ends = |line: &&str| !on.iter().any(|word| line.contains(word));
             for example in lines.filter(is_command).filter(ends) {
                 shown += 1;
                 let ended = place.sh(example);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tapdex_bitmap::{ALL_CODECS, Codec};
 
 /// What is built or found, not written.
-const NOT_OURS: [&str; 7] = [
+const NOT_OURS: [&str; 10] = [
     "target",
     ".git",
     "bench/target",
@@ -16,6 +16,9 @@ const NOT_OURS: [&str; 7] = [
     "fuzz/corpus",
     "fuzz/artifacts",
     "fuzz/coverage",
+    "web/node_modules",
+    "web/dist",
+    "web/artefacts",
 ];
 
 const COLUMNS_MAX: usize = 100;

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use tapdex_answers::ask::{
-    Answer, AskError, Explained, Flows, Histogram, SPANS_MAX, Share, Tops, spans_between,
+    Answer, AskError, Explained, Flows, Histogram, SPANS_MAX, Share, Tagged, Tops, spans_between,
 };
 use tapdex_answers::inventory::Inventory;
 use tapdex_answers::json::{Digits, Time};
-use tapdex_answers::lines::{By, Explanation, Flow, Span, TopValues, span_time};
+use tapdex_answers::lines::{By, Explanation, Flow, TopValues, spans};
 use tapdex_answers::{counted, deliver};
 use tapdex_engine::fields::{FieldKind, Name, Shown};
 use tapdex_engine::query::{FlowOrder, Value};
@@ -112,6 +112,9 @@ pub fn merged<T>(replies: Vec<Reply<T>>, started: Instant) -> Result<Parts<T>, C
                 // What a server has from others, it has named already.
                 missing.node = below(&node, &missing.node);
             }
+            for interval in &mut answer.intervals {
+                interval.node = below(&node, &interval.node);
+            }
             let share = Share {
                 node: node.clone(),
                 matched: answer.matched,
@@ -143,15 +146,27 @@ pub fn merged<T>(replies: Vec<Reply<T>>, started: Instant) -> Result<Parts<T>, C
         complete: all.iter().all(|answer| answer.complete),
         notes,
         matched: sum(&|answer| answer.matched),
+        read: sum(&|answer| answer.read),
         first: outermost(&mut all.iter().filter_map(|answer| answer.first), false),
         last: outermost(&mut all.iter().filter_map(|answer| answer.last), true),
         segments_read: sum(&|answer| answer.segments_read),
         segments: sum(&|answer| answer.segments),
         seconds: Digits(started.elapsed().as_secs_f64()),
         incomplete: all.iter().flat_map(|answer| answer.incomplete.clone()).collect(),
+        intervals: all.iter().flat_map(|answer| answer.intervals.clone()).collect(),
+        behind_tags: behind_tags(&all),
         nodes: all.into_iter().flat_map(|answer| answer.nodes).collect(),
     };
     Ok((answer, values))
+}
+
+/// Packets behind VLAN tags, of all places.
+fn behind_tags(all: &[Answer<()>]) -> Option<Tagged> {
+    let parts = all.iter().filter_map(|answer| answer.behind_tags);
+    parts.reduce(|a, b| Tagged {
+        packets: a.packets.saturating_add(b.packets),
+        exact: a.exact && b.exact,
+    })
 }
 
 /// The name of a place that another place has asked.
@@ -293,7 +308,7 @@ pub fn histogram(parts: &[(String, Histogram)], span_ns: u64) -> Result<Histogra
     let (Some(first), Some(last)) =
         (parts().map(|part| part.start_ns).min(), parts().map(end).max())
     else {
-        return Ok(Histogram { start_ns: 0, span_ns: 0, spans: Vec::new() });
+        return Ok(Histogram::EMPTY);
     };
     let span = span_ns.max(1);
     let many = spans_between(first, last, span);
@@ -306,9 +321,8 @@ pub fn histogram(parts: &[(String, Histogram)], span_ns: u64) -> Result<Histogra
             *count = count.saturating_add(more.packets);
         }
     }
-    let time = |n: u64| span_time(first.saturating_add(span.saturating_mul(n)), span);
-    let spans = (0..).zip(counts).map(|(n, packets)| Span { time: time(n), packets }).collect();
-    Ok(Histogram { start_ns: first, span_ns: span, spans })
+    let spans = spans(first, span, &counts, &[]);
+    Ok(Histogram { start_ns: first, span_ns: span, spans, ..Histogram::EMPTY })
 }
 
 /// An error if a histogram is not one with spans of this length.

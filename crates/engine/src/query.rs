@@ -20,6 +20,7 @@ mod packets;
 mod plan;
 mod question;
 mod search;
+mod stacked;
 mod unseen;
 mod whole_flows;
 mod wireshark;
@@ -34,4 +35,5 @@ pub use groups::{OverTime, Top, Value, count_name, count_times, count_values, ro
 pub use packets::{Found, PacketStream};
 pub use question::{Query, Refusal};
 pub use search::{Answers, Search, SearchError};
+pub use stacked::{OverTimeBy, Stack};
 pub use unseen::BehindTags;

@@ -536,6 +536,30 @@ impl Audit {
         Ok(())
     }
 
+    /// Checks the chain from its first line to its last.
+    pub fn verify(&self) -> Result<Report, AuditError> {
+        verify(&self.path)
+    }
+
+    /// The last lines, the newest first.
+    pub fn tail(&self, most: usize) -> Result<Vec<serde_json::Value>, AuditError> {
+        let read = |source| AuditError::Read { path: self.path.clone(), source };
+        let mut log = open_own(&self.path).map_err(read)?;
+        let length = log.metadata().map_err(read)?.len();
+        // Most lines have less than a kilobyte.
+        let wanted = (most as u64).saturating_mul(1 << 10).saturating_add(LINE_LEN_MAX as u64);
+        let from = length.saturating_sub(wanted);
+        log.seek(SeekFrom::Start(from)).map_err(read)?;
+        let mut bytes = Vec::new();
+        Read::take(log, wanted).read_to_end(&mut bytes).map_err(read)?;
+        let mut lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
+        if from > 0 {
+            lines.remove(0);
+        }
+        let entries = lines.into_iter().rev().filter_map(|line| serde_json::from_slice(line).ok());
+        Ok(entries.take(most).collect())
+    }
+
     /// The number of the last line, and its hash in hexadecimal.
     pub fn last(&self) -> (u64, String) {
         let head = lock(&self.inner).head;

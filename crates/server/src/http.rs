@@ -5,7 +5,8 @@
 //!              421, 403    401, 403     400               400, 403             429
 //! ```
 //!
-//! Short answers are made in memory (`questions.rs`), packets are streams (`streams.rs`). Both are
+//! The page for people (`page.rs`) is files; all that it shows, it asks like everybody else. Short
+//! answers are made in memory (`questions.rs`), packets are streams (`streams.rs`). Both are
 //! made by threads that may wait for a disk; what serves connections never does.
 
 mod answers;
@@ -15,6 +16,7 @@ mod identity;
 mod inventory;
 mod jobs;
 mod openapi;
+mod page;
 mod params;
 mod pipe;
 mod questions;
@@ -76,6 +78,8 @@ pub struct Settings {
     /// Whether only programs on this machine can ask, and need no token: then web pages of others,
     /// which a browser here may show, must not be able to.
     pub is_open: bool,
+    /// Whether the traffic was made up, to be looked at: the page then asks other questions first.
+    pub is_demo: bool,
 }
 
 impl Default for Settings {
@@ -87,6 +91,7 @@ impl Default for Settings {
             streams: 256,
             hosts: Vec::new(),
             is_open: true,
+            is_demo: false,
         }
     }
 }
@@ -241,6 +246,7 @@ pub(crate) enum Endpoint {
     Status,
     Fields,
     Interfaces,
+    Audit,
     Jobs,
     Job,
     JobResult,
@@ -250,7 +256,7 @@ pub(crate) enum Endpoint {
 }
 
 /// The addresses of the API.
-pub(crate) const ROUTES: [(&str, Endpoint); 18] = [
+pub(crate) const ROUTES: [(&str, Endpoint); 19] = [
     ("/api/v1/count", Endpoint::Count),
     ("/api/v1/top", Endpoint::Top),
     ("/api/v1/histogram", Endpoint::Histogram),
@@ -265,6 +271,7 @@ pub(crate) const ROUTES: [(&str, Endpoint); 18] = [
     ("/api/v1/status", Endpoint::Status),
     ("/api/v1/fields", Endpoint::Fields),
     ("/api/v1/interfaces", Endpoint::Interfaces),
+    ("/api/v1/audit", Endpoint::Audit),
     ("/api/v1/jobs", Endpoint::Jobs),
     ("/api/v1/jobs/{id}", Endpoint::Job),
     ("/api/v1/jobs/{id}/result", Endpoint::JobResult),
@@ -284,7 +291,7 @@ pub fn router(app: Arc<App>) -> Router {
         };
         router = router.route(path, any(handle));
     }
-    router.fallback(unknown).with_state(app)
+    page::add(router).fallback(unknown).with_state(app)
 }
 
 async fn unknown() -> ApiError {
@@ -409,6 +416,7 @@ async fn answer(
         | Endpoint::Segments
         | Endpoint::Status
         | Endpoint::Fields
+        | Endpoint::Audit
         | Endpoint::Interfaces => inventory::answer(app, endpoint, asked, turn).await,
         Endpoint::Stenographer | Endpoint::PcapOverIp => Err(method_not_allowed()),
     }

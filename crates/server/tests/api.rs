@@ -350,7 +350,7 @@ fn what_is_wrong_is_told_with_its_place() {
     let reply = server.get("/api/v1/count?q=tcp+prot+443");
     let error: Value = serde_json::from_slice(&reply.body).unwrap();
     assert_eq!((reply.status, &error["offset"], &error["length"]), (400, &4.into(), &4.into()));
-    assert_eq!(error["hint"], "did you mean port?");
+    assert_eq!((&error["hint"], &error["fix"]), (&"did you mean port?".into(), &"port".into()));
     for (path, status) in [
         ("/api/v1/count?n=1", 400),
         ("/api/v1/count?q=udp&q=tcp", 400),
@@ -365,7 +365,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("/api/v1/packets?whole&follow", 400),
         ("/api/v1/answers/00", 404),
         ("/api/v2/count", 404),
-        ("/", 404),
+        ("/page/nothing.js", 404),
         ("/api/v1/../../etc/passwd", 404),
         ("/api/v1/count?q=%ff%fe", 400),
         ("/query", 405),
@@ -477,6 +477,7 @@ fn every_address_wants_a_token_that_holds_and_a_role_that_may() {
         "/api/v1/status",
         "/api/v1/fields",
         "/api/v1/interfaces",
+        "/api/v1/audit",
         "/query",
         "/metrics",
     ];
@@ -492,7 +493,7 @@ fn every_address_wants_a_token_that_holds_and_a_role_that_may() {
     }
     assert_eq!(server.get_as(&search, "/api/v1/count").status, 200);
     assert_eq!(server.get_as(&search, "/api/v1/search?limit_packets=1").status, 200);
-    for path in ["/api/v1/packets", "/api/v1/live.pcapng", "/query"] {
+    for path in ["/api/v1/packets", "/api/v1/live.pcapng", "/api/v1/audit", "/query"] {
         assert_eq!(server.get_as(&search, path).status, 403, "{path}");
     }
     assert!(server.get_as(&extract, "/api/v1/packets?q=udp+port+53").whole);
@@ -613,7 +614,6 @@ fn no_question_widens_a_role() {
         "/api/v1/flows?whole&q=udp",
         "/api/v1/explain?q=tcp",
         "/api/v1/segments",
-        "/api/v1/fields",
         "/api/v1/interfaces",
     ] {
         assert_eq!(server.get_as(&dns, path).status, 403, "{path}");
@@ -816,4 +816,195 @@ fn jobs_are_seen_by_their_owner_and_keep_to_the_role() {
     assert_eq!(server.post("/api/v1/jobs", &dns, r#"{"q":"udp","whole":true}"#).status, 403);
     assert_eq!(server.post("/api/v1/jobs", &search, r#"{"q":"udp"}"#).status, 403);
     assert_eq!(server.raw(&head("GET", "/api/v1/jobs", &other, "")).json(), Value::Array(vec![]));
+}
+
+#[test]
+fn the_page_asks_nobody_else_and_is_for_everybody() {
+    let server = Server::new();
+    for path in ["/", "/explore?q=udp", "/recorder", "/explain", "/jobs", "/audit", "/nodes"] {
+        let reply = server.get(path);
+        assert_eq!(reply.status, 200, "{path}");
+        assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(reply.header("referrer-policy"), Some("no-referrer"));
+        assert_eq!(reply.header("cache-control"), Some("no-cache"));
+        let policy = reply.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'"), "{policy}");
+        assert!(!policy.contains("'un") && !policy.contains("http"), "{policy}");
+    }
+    // A page of another site, whose name leads to this machine.
+    assert_eq!(server.raw("GET / HTTP/1.0\r\nHost: evil.example\r\n\r\n").status, 421);
+    // What is built without node has no more than that.
+    let text = server.get("/").text();
+    let Some((_, rest)) = text.split_once("src=\"") else {
+        assert!(text.contains("no page"), "{text}");
+        return;
+    };
+    let script = rest.split('"').next().unwrap();
+    let plain = server.get(script);
+    assert_eq!(plain.header("cache-control"), Some("public, max-age=31536000, immutable"));
+    let packed = server.raw(&head("GET", script, "Accept-Encoding: br, gzip\r\n", ""));
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    assert!(plain.header("content-encoding").is_none() && packed.body.len() < plain.body.len());
+    let text = plain.text();
+    assert!(!text.contains("https://") && !text.contains(".innerHTML=`"), "the script asks others");
+    // It needs no token, and shows nothing without one.
+    let state = server.state();
+    token(&state, "soc", "search", None);
+    assert_eq!(server.get("/").status, 200);
+    assert_eq!(server.get("/api/v1/status").status, 401);
+}
+
+fn sum(numbers: &Value) -> u64 {
+    numbers.as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).sum()
+}
+
+#[test]
+fn histograms_by_value_add_up() {
+    let server = Server::new();
+    for q in ["", "udp", "net 10.0.0.0/8 and len > 200", "tcp[tcpflags] & tcp-syn != 0"] {
+        let get = |more: &str| server.get(&format!("/api/v1/{more}&q={}", encoded(q))).json();
+        let plain = get("histogram?bins=30");
+        let sum_of = |answer: &Value, name: &str| -> u64 {
+            let spans = answer["spans"].as_array().unwrap().iter();
+            spans.map(|span| span[name].as_u64().unwrap()).sum()
+        };
+        for field in ["proto", "src", "port", "vlan", "frame.len", "iface"] {
+            let stacked = get(&format!("histogram?bins=30&stack={field}&stack_n=4"));
+            assert!(stacked["by"].is_null());
+            assert_eq!(stacked["spans"], plain["spans"], "{field} {q}");
+            let tops = get(&format!("top?field={field}&n=4"));
+            let stack = &stacked["stack"];
+            let top = tops["top"][0]["values"].as_array().unwrap();
+            assert_eq!(stack["values"].as_array().unwrap().len(), top.len(), "{field} {q}");
+            for (n, one) in top.iter().enumerate() {
+                assert_eq!(stack["values"][n], one["value"], "{field} {q}");
+                let counted = one["count"].as_u64().unwrap();
+                // A packet with two of the values counts once.
+                match field {
+                    "port" => assert!(sum(&stack["counts"][n]) <= counted),
+                    _ => assert_eq!(sum(&stack["counts"][n]), counted, "{field} {n} {q}"),
+                }
+            }
+            let bytes = get(&format!("histogram?bins=30&stack={field}&stack_n=4&by=bytes"));
+            assert_eq!(bytes["by"], "bytes");
+            assert_eq!(sum_of(&bytes, "packets"), sum_of(&plain, "packets"));
+            if field == "proto" || field == "src" {
+                let tops = get(&format!("top?field={field}&n=4&by=bytes"));
+                for (n, one) in tops["top"][0]["values"].as_array().unwrap().iter().enumerate() {
+                    let counts = &bytes["stack"]["counts"][n];
+                    assert_eq!(sum(counts), one["bytes"].as_u64().unwrap(), "{field} {n} {q}");
+                }
+            }
+        }
+    }
+    assert_eq!(server.get("/api/v1/histogram?stack=nothing").status, 400);
+    assert_eq!(server.get("/api/v1/histogram?by=weight").status, 400);
+    // Bytes of all are those of the archive.
+    let bytes = server.get("/api/v1/histogram?by=bytes").json();
+    let all: u64 =
+        bytes["spans"].as_array().unwrap().iter().map(|s| s["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(server.get("/api/v1/segments").json()["archive"]["wire_bytes"], all);
+}
+
+#[test]
+fn fields_without_time_are_skipped() {
+    let server = Server::new();
+    let tops = server.get("/api/v1/top?field=src,dst,port&budget_ms=0").json();
+    let skipped = |n: usize| tops["top"][n]["skipped"] == Value::Bool(true);
+    assert!(!skipped(0) && skipped(1) && skipped(2), "{tops}");
+    let tops = server.get("/api/v1/top?field=src,dst&budget_ms=60000").json();
+    assert!(tops["top"][1]["skipped"].is_null() && tops["top"][1]["total"].as_u64() > Some(0));
+}
+
+#[test]
+fn packets_behind_tags_are_counted() {
+    let server = Server::new();
+    let outer = server.get("/api/v1/count?q=tcp+port+443").json();
+    let through = server.get("/api/v1/count?q=tcp+port+443&through_tags").json();
+    let more = through["count"].as_u64().unwrap() - outer["count"].as_u64().unwrap();
+    assert!(more > 0);
+    assert_eq!(outer["behind_tags"], serde_json::json!({"packets": more, "exact": true}));
+    assert!(through["behind_tags"].is_null());
+}
+
+#[test]
+fn a_packet_has_its_fields_and_their_bytes() {
+    let server = Server::new();
+    let state = server.state();
+    let [search, extract] = ["search", "extract"].map(|role| token(&state, role, role, None));
+    let lines = server.get_as(&search, "/api/v1/search?q=tcp&limit_packets=20").lines();
+    for line in lines.iter().filter(|line| line["id"].is_string()) {
+        let path = format!("/api/v1/packets/{}", encoded(line["id"].as_str().unwrap()));
+        let (seen, whole) =
+            (server.get_as(&search, &path).json(), server.get_as(&extract, &path).json());
+        assert_eq!(seen["layers"], whole["layers"]);
+        assert!(seen["hex"].is_null());
+        let hex = whole["hex"].as_str().unwrap();
+        let mut found = 0;
+        for field in
+            whole["layers"].as_array().unwrap().iter().flat_map(|l| l["fields"].as_array().unwrap())
+        {
+            let place = |name: &str| usize::try_from(field[name].as_u64().unwrap()).unwrap();
+            let bytes = &hex[2 * place("offset")..2 * (place("offset") + place("length"))];
+            match field["name"].as_str().unwrap() {
+                "ip.src" => {
+                    let address: std::net::Ipv4Addr =
+                        field["value"].as_str().unwrap().parse().unwrap();
+                    assert_eq!(u32::from_str_radix(bytes, 16).unwrap(), u32::from(address));
+                    assert_eq!(line["src"], field["value"]);
+                }
+                "tcp.dstport" => {
+                    assert_eq!(u64::from_str_radix(bytes, 16).ok(), line["dst_port"].as_u64());
+                    // The filter of a field finds the packet.
+                    let q = format!(
+                        "{} && frame.len == {}",
+                        field["filter"].as_str().unwrap(),
+                        line["length"]
+                    );
+                    let count =
+                        server.get_as(&search, &format!("/api/v1/count?q={}", encoded(&q))).json();
+                    assert!(count["count"].as_u64() > Some(0), "{q}");
+                }
+                _ => continue,
+            }
+            found += 1;
+        }
+        assert!(found > 0, "{whole}");
+    }
+}
+
+#[test]
+fn status_tells_who_asks_and_the_audit_log_what() {
+    const ROLES: &str = "[role.dns]\nmay = \"search\"\nfilter = \"udp port 53\"\n";
+    let server = Server::with(
+        PACKETS,
+        |state| state.write("roles.toml", ROLES.as_bytes()).unwrap(),
+        Connections::default(),
+        Settings::default(),
+    );
+    let state = server.state();
+    let [extract, dns, admin] =
+        ["extract", "dns", "admin"].map(|role| token(&state, role, role, None));
+    let status = server.get_as(&extract, "/api/v1/status").json();
+    assert_eq!((&status["may"], &status["kept"]["packets"]), (&"extract".into(), &PACKETS.into()));
+    assert_eq!(status["limited"], false);
+    // A role with a filter learns nothing about the rest.
+    let status = server.get_as(&dns, "/api/v1/status").json();
+    assert_eq!((&status["role"], &status["filters"][0]), (&"dns".into(), &"udp port 53".into()));
+    assert!(status["kept"].is_null() && status["recorder"].is_null());
+    assert_eq!(server.get_as(&dns, "/api/v1/fields").status, 200);
+    assert!(server.get_as(&extract, "/api/v1/packets?q=icmp&reason=case+7").whole);
+    assert_eq!(server.get_as(&extract, "/api/v1/audit").status, 403);
+    let log = server.get_as(&admin, "/api/v1/audit?n=2").json();
+    assert_eq!((&log["wrong"], log["entries"].as_array().map(Vec::len)), (&Value::Null, Some(2)));
+    let all = server.get_as(&admin, "/api/v1/audit").json();
+    let entries = all["entries"].as_array().unwrap();
+    assert!(entries.iter().any(|entry| entry["reason"] == "case 7" && entry["outcome"] == "done"));
+    assert!(entries.windows(2).all(|two| two[0]["seq"].as_u64() > two[1]["seq"].as_u64()));
+    assert_eq!(all["lines"].as_u64().unwrap(), entries.len() as u64);
+    // Nobody who edits the log gets away with it.
+    let path = state.path_of(AUDIT_NAME);
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replacen("case 7", "case 8", 1)).unwrap();
+    assert!(server.get_as(&admin, "/api/v1/audit").json()["wrong"].is_string());
 }

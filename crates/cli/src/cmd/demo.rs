@@ -1,7 +1,9 @@
-//! `tapdex demo`: compares the index with a plain scan on generated traffic.
+//! `tapdex demo`: compares the index with a plain scan on generated traffic, or serves it.
+
+mod story;
 
 use std::io::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -33,6 +35,13 @@ use super::{CANNOT_WRITE, Damaged, note};
 ///
 /// The capture is written to the temporary folder and needs about 700 bytes per packet. With --keep
 /// DIR, the capture and the archive are written to that folder and kept.
+///
+/// With --serve, the traffic is of one hour, with a scan, a flood and an exfiltration in it, and
+/// instead of comparing anything, it is served. Open the address that is printed in a browser:
+///
+///     tapdex demo --serve
+///
+/// Ctrl-C ends it, and removes what was written.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -42,6 +51,12 @@ pub(crate) struct Args {
     /// Keep the capture and the archive in this folder, which must not exist yet.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Serve the traffic, to be looked at in a browser.
+    #[arg(long)]
+    serve: bool,
+    /// Address to serve at; port 0 is any free one.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8417", requires = "serve")]
+    listen: SocketAddr,
 }
 
 /// A filter, and what both found in which time.
@@ -59,6 +74,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Some(path) => Folder::kept(path)?,
         None => Folder::new("demo", None)?,
     };
+    if args.serve {
+        return serve(args, &folder, out);
+    }
     let progress = Progress::new();
     let profile = Profile { packets: args.packets, ..Profile::default() };
     let (path, mut file) = folder.file("demo.pcap")?;
@@ -113,6 +131,24 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let scan = if tcpdump { "tcpdump" } else { "the scan" };
     say(out, &format!("tapdex and {scan} found the same number of packets every time"))
+}
+
+/// Makes up an hour of traffic, and serves it until Ctrl-C.
+fn serve(args: &Args, folder: &Folder, out: &mut dyn Write) -> anyhow::Result<()> {
+    let progress = Progress::new();
+    let (path, mut file) = folder.file("demo.pcapng")?;
+    story::write(args.packets, &mut file, &progress)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    drop(file);
+    progress.stage("indexing");
+    let archive = Archive::create(&folder.path().join("archive"), None)?;
+    let report = Ingest::new(&archive).run(&[Input::File(path)])?;
+    if let Some(error) = report.files.into_iter().find_map(|file| file.error) {
+        return Err(error.into());
+    }
+    drop(progress);
+    let state = folder.path().join("state");
+    super::serve::run_demo(archive.folder(), &state, args.listen, out)
 }
 
 fn say(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {

@@ -15,16 +15,35 @@ fn pending() -> std::sync::MutexGuard<'static, Option<PathBuf>> {
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What Ctrl-C calls.
+type Handler = Box<dyn FnMut() + Send>;
+
+/// What it calls in the place of what it was told first.
+static REPLACED: Mutex<Option<Handler>> = Mutex::new(None);
+
+fn replaced() -> std::sync::MutexGuard<'static, Option<Handler>> {
+    REPLACED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// From now on Ctrl-C calls this, unless it calls something else already. Without a handler it ends
 /// the process.
-pub(super) fn handle(handler: impl FnMut() + Send + 'static) {
+pub(super) fn handle(mut handler: impl FnMut() + Send + 'static) {
     if is_hangup_ignored() {
         // Ignored by nohup, and this has to stay so: a blocked signal does not reach a handler.
         let mut hangup = SigSet::empty();
         hangup.add(Signal::SIGHUP);
         let _ = hangup.thread_block();
     }
-    drop(ctrlc::set_handler(handler));
+    drop(ctrlc::set_handler(move || match replaced().as_mut() {
+        Some(other) => other(),
+        None => handler(),
+    }));
+}
+
+/// From now on Ctrl-C calls this, whatever it called before.
+pub(super) fn replace(handler: impl FnMut() + Send + 'static) {
+    *replaced() = Some(Box::new(handler));
+    watch();
 }
 
 /// Whether the process was started so that it outlives the terminal.

@@ -1,9 +1,10 @@
 //! `tapdex serve`: an archive over HTTP.
 
+use std::ffi::OsStr;
 use std::future::Future;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -174,7 +175,34 @@ impl Args {
     }
 }
 
+/// Serves made-up traffic to programs on this machine.
+pub(super) fn run_demo(
+    archive: &Path,
+    state: &Path,
+    listen: SocketAddr,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    #[derive(Debug, clap::Parser)]
+    struct Only {
+        #[command(flatten)]
+        args: Args,
+    }
+    ensure!(listen.ip().is_loopback(), "--listen {listen}: a demo is for this machine only");
+    let listen = listen.to_string();
+    // What is made up may be removed in the end, which the sandbox would not allow.
+    let words = ["demo", "--listen", &listen, "--name", "tapdex-demo", "--no-sandbox"];
+    let words = words.iter().map(OsStr::new);
+    let folders = [("-r", archive), ("--state", state)];
+    let folders = folders.iter().flat_map(|(name, path)| [OsStr::new(*name), path.as_os_str()]);
+    let Only { args } = <Only as clap::Parser>::parse_from(words.chain(folders));
+    serve_at(&args, true, out)
+}
+
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    serve_at(args, false, out)
+}
+
+fn serve_at(args: &Args, is_demo: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let is_loopback = args.listen.ip().to_canonical().is_loopback();
     let has_tls = args.tls_self_signed || args.tls_cert.is_some();
     ensure!(
@@ -207,6 +235,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         streams: args.streams,
         hosts: args.host.clone(),
         is_open,
+        is_demo,
         ..Settings::default()
     };
     let limits = JobLimits {
@@ -279,7 +308,7 @@ fn bind(at: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
 fn watch(app: &Arc<App>, stop: &Arc<Notify>) {
     let (app, stop) = (Arc::clone(app), Arc::clone(stop));
     let pressed = std::sync::atomic::AtomicBool::new(false);
-    interrupt::handle(move || {
+    interrupt::replace(move || {
         if pressed.swap(true, std::sync::atomic::Ordering::Relaxed) {
             interrupt::exit();
         }

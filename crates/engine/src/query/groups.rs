@@ -37,7 +37,7 @@ pub enum Value {
 }
 
 impl Value {
-    fn of(segment: &Segment, Shown(kind, value): Shown) -> Self {
+    pub(super) fn of(segment: &Segment, Shown(kind, value): Shown) -> Self {
         match kind {
             // These are lengths of IEEE 802.3 frames, which have no type.
             FieldKind::EtherType if value <= LENGTH_802_3_MAX => Self::Field(Shown(kind, 0)),
@@ -163,7 +163,7 @@ impl Answers {
     }
 
     /// Counts in each segment that has packets. Returns how many packets were read.
-    fn each_found(&mut self, count: &mut CountSegment<'_>) -> Result<u64, SearchError> {
+    pub(super) fn each_found(&mut self, count: &mut CountSegment<'_>) -> Result<u64, SearchError> {
         let (mut read, mut unread, mut failed) = (0, UnreadPackets::default(), Vec::new());
         for (segment, answer) in &self.segments {
             if self.control.is_cancelled() {
@@ -187,7 +187,7 @@ impl Answers {
 }
 
 /// Counts packets of a segment. Returns how many had to be read, and those that could not be read.
-type CountSegment<'c> =
+pub(super) type CountSegment<'c> =
     dyn FnMut(&Arc<Segment>, &Answer) -> Result<(u64, UnreadPackets), ArchiveError> + 'c;
 
 /// Rows as ascending runs, given by their first and last.

@@ -31,11 +31,15 @@ struct ErrorBody {
     length: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
+    /// What may have been meant: to be written in the place of what is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<&'static str>,
 }
 
 impl ApiError {
     pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        let body = ErrorBody { error: error.into(), offset: None, length: None, hint: None };
+        let error = error.into();
+        let body = ErrorBody { error, offset: None, length: None, hint: None, fix: None };
         Self { status, body, retry_after_s: None }
     }
 
@@ -113,10 +117,8 @@ impl From<QuestionError> for ApiError {
             let span = error.span.clone();
             made.body.offset = Some(span.start);
             made.body.length = Some(span.len());
-            made.body.hint = text
-                .get(span)
-                .and_then(super::suggest::nearest)
-                .map(|word| format!("did you mean {word}?"));
+            made.body.fix = text.get(span).and_then(super::suggest::nearest);
+            made.body.hint = made.body.fix.map(|word| format!("did you mean {word}?"));
         }
         made
     }

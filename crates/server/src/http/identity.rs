@@ -59,7 +59,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// A server without tokens trusts all programs on this machine, and a browser is one: a page from
 /// elsewhere must not ask through it. Its requests name another host, or another origin.
-fn check_host(app: &App, request: &Request) -> Result<(), ApiError> {
+pub(super) fn check_host(app: &App, request: &Request) -> Result<(), ApiError> {
     let headers = request.headers();
     let text =
         |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
@@ -106,6 +106,7 @@ pub(super) fn check(
         | Endpoint::Job
         | Endpoint::JobResult
         | Endpoint::PcapOverIp => May::Extract,
+        Endpoint::Audit => May::Admin,
         _ => May::Search,
     };
     identity.check(needed).map_err(|refusal| {
@@ -117,7 +118,7 @@ pub(super) fn check(
     // These are about the whole archive.
     let is_whole = matches!(
         endpoint,
-        Endpoint::Explain | Endpoint::Segments | Endpoint::Fields | Endpoint::Interfaces
+        Endpoint::Explain | Endpoint::Segments | Endpoint::Interfaces | Endpoint::Audit
     );
     match is_whole && is_limited(identity.role(), now_ns()) {
         true => Err(ApiError::forbidden("your role sees a part of the archive only")),
@@ -135,6 +136,7 @@ pub(super) fn name(endpoint: Endpoint) -> &'static str {
         Endpoint::Packet => "packet",
         Endpoint::Jobs | Endpoint::Job | Endpoint::JobResult => "job",
         Endpoint::PcapOverIp => "pcap-over-ip",
+        Endpoint::Audit => "audit",
         _ => "question",
     }
 }

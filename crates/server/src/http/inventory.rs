@@ -9,12 +9,14 @@ use axum::http::Response;
 use serde::Serialize;
 use tapdex_answers::deliver::packet_id;
 use tapdex_answers::inventory::recorder;
+use tapdex_answers::json::Time;
+use tapdex_answers::layers::{Layer, layers};
 use tapdex_answers::lines::{Packet, Recorder};
-use tapdex_engine::archive::Archive;
+use tapdex_engine::archive::{Archive, Segment};
 use tapdex_engine::fields::NAMES;
 use tapdex_engine::packet::Headers;
-use tapdex_engine::query::Query;
 use tapdex_engine::query::filter::Filter;
+use tapdex_engine::query::{Control, Query};
 use tapdex_engine::time::TimeRange;
 use tapdex_record::metrics::Histogram;
 use tapdex_record::status::Status;
@@ -34,8 +36,43 @@ use crate::lanes::Weight;
 struct ServerStatus {
     node: String,
     version: &'static str,
+    now: Time,
+    who: String,
     role: String,
+    may: &'static str,
+    /// What the role forces on questions.
+    filters: Vec<String>,
+    from: Option<Time>,
+    to: Option<Time>,
+    limited: bool,
+    /// The traffic was made up by `tapdex demo`.
+    demo: bool,
+    kept: Option<Kept>,
     recorder: Option<Recorder>,
+    /// Places that answer as one.
+    nodes: Vec<String>,
+}
+
+/// The most lines of the audit log in an answer.
+const AUDIT_MAX: usize = 10_000;
+
+/// What is asked and given out.
+#[derive(Debug, Serialize)]
+struct AuditLines {
+    entries: Vec<serde_json::Value>,
+    lines: u64,
+    wrong: Option<String>,
+}
+
+/// What is kept, summed up.
+#[derive(Debug, Serialize)]
+struct Kept {
+    packets: u64,
+    wire_bytes: u64,
+    index_bytes: u64,
+    segments: u64,
+    first: Option<Time>,
+    last: Option<Time>,
 }
 
 /// A field that packets can be counted by.
@@ -63,6 +100,8 @@ struct OnePacket<'a> {
     link: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hex: Option<String>,
+    /// Its headers, field by field.
+    layers: Vec<Layer>,
 }
 
 pub(super) async fn answer(
@@ -73,6 +112,10 @@ pub(super) async fn answer(
 ) -> Result<Response<Body>, ApiError> {
     let Asked { identity, mut params, id, now_ns, .. } = asked;
     drop(params.text("reason"));
+    let most = match endpoint {
+        Endpoint::Audit => params.get("n", "a number")?.unwrap_or(100),
+        _ => 0,
+    };
     params.finish()?;
     let (time, who) = (app.settings.answer_time, identity.name().to_owned());
     within(app, Weight::Light, &who, time, turn, move |app, control| match endpoint {
@@ -81,20 +124,61 @@ pub(super) async fn answer(
             let inventory = inventory.map_err(ApiError::from)?;
             Ok(json(&inventory))
         }
-        Endpoint::Status => {
-            let whole = !is_limited(identity.role(), now_ns);
-            Ok(json(&ServerStatus {
-                node: app.settings.name.clone(),
-                version: env!("CARGO_PKG_VERSION"),
-                role: identity.role().name().to_owned(),
-                recorder: app.source.archive().filter(|_| whole).and_then(recorder),
-            }))
-        }
+        Endpoint::Status => Ok(json(&status(app, &identity, now_ns, control))),
         Endpoint::Fields => Ok(json(&fields())),
+        Endpoint::Audit => audit_lines(app, most),
         Endpoint::Interfaces => interfaces(app),
         _ => packet(app, &identity, &id, now_ns),
     })
     .await
+}
+
+/// Who asks, what is served, and its recorder.
+fn status(app: &App, identity: &Identity, now_ns: u64, control: &Control) -> ServerStatus {
+    let role = identity.role();
+    let limited = is_limited(role, now_ns);
+    let times = role.times(now_ns);
+    ServerStatus {
+        node: app.settings.name.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+        now: Time(now_ns),
+        who: identity.name().to_owned(),
+        role: role.name().to_owned(),
+        may: role.may().name(),
+        filters: role.forced_filters().to_vec(),
+        from: (times.from_ns > 0).then_some(Time(times.from_ns)),
+        to: times.to_ns.map(Time),
+        limited,
+        demo: app.settings.is_demo,
+        kept: if limited { None } else { kept(app, control) },
+        recorder: app.source.archive().filter(|_| !limited).and_then(recorder),
+        nodes: if limited { Vec::new() } else { app.source.places() },
+    }
+}
+
+fn kept(app: &App, control: &Control) -> Option<Kept> {
+    let of = |sum: tapdex_answers::lines::Archive| Kept {
+        packets: sum.packets,
+        wire_bytes: sum.wire_bytes,
+        index_bytes: sum.index_bytes,
+        segments: sum.segments,
+        first: sum.first,
+        last: sum.last,
+    };
+    let Some(archive) = app.source.archive() else {
+        return app.source.inventory(&app.settings.name, control).ok().map(|all| of(all.archive));
+    };
+    let survey = archive.survey(TimeRange::ALL).ok()?;
+    let segments = || survey.segments.iter().filter(|segment| segment.note().records > 0);
+    let sum = |of: &dyn Fn(&Segment) -> u64| segments().map(|segment| of(segment)).sum();
+    Some(Kept {
+        packets: sum(&|segment| segment.note().records),
+        wire_bytes: sum(&|segment| segment.note().wire_bytes),
+        index_bytes: sum(&|s| if s.is_draft() { 0 } else { s.index().len_bytes() }),
+        segments: segments().count() as u64,
+        first: segments().map(|segment| Time(segment.note().time_min)).min(),
+        last: segments().map(|segment| Time(segment.note().time_max)).max(),
+    })
 }
 
 fn fields() -> Vec<FieldLine> {
@@ -119,6 +203,18 @@ fn interfaces(app: &App) -> Result<Response<Body>, ApiError> {
         }
     }
     Ok(json(&counts.into_keys().collect::<Vec<_>>()))
+}
+
+/// The last lines of the audit log, the newest first, and whether its chain holds.
+fn audit_lines(app: &App, most: usize) -> Result<Response<Body>, ApiError> {
+    let failed = |_| ApiError::failed();
+    let report = app.audit.verify().map_err(failed)?;
+    let entries = app.audit.tail(most.min(AUDIT_MAX)).map_err(failed)?;
+    let wrong = report.wrong.map(|wrong| match wrong.line {
+        Some(line) => format!("line {line}: {}", wrong.why),
+        None => wrong.why.to_string(),
+    });
+    Ok(json(&AuditLines { entries, lines: report.lines, wrong }))
 }
 
 /// The archive, if there is a single one.
@@ -163,7 +259,9 @@ fn packet(
                 text
             });
             let sha256 = hex.as_ref().map(|_| sha256_of(record.data));
-            found = Some((OnePacket { packet: line, link: record.link.to_string(), hex }, sha256));
+            let link = record.link.to_string();
+            let layers = layers(record.link, record.swapped, record.data);
+            found = Some((OnePacket { packet: line, link, hex, layers }, sha256));
         }
         Ok(false)
     });

@@ -31,6 +31,7 @@ fn about(
                 ("field", "string", "Fields, with commas in between"),
                 ("by", "string", "packets or bytes"),
                 ("n", "integer", "Number of values; 0 is all"),
+                ("budget_ms", "integer", "Skip fields for which no time is left then"),
             ],
         ),
         Endpoint::Histogram => (
@@ -39,6 +40,9 @@ fn about(
                 ("span", "string", "Length of a span: 100us, 10ms, 60s, 5m, 1h, 1d"),
                 ("span_ns", "integer", "The same in nanoseconds"),
                 ("bins", "integer", "Or: the largest number of spans"),
+                ("by", "string", "packets or bytes"),
+                ("stack", "string", "A field whose values are told apart"),
+                ("stack_n", "integer", "How many of them"),
             ],
         ),
         Endpoint::Flows => (
@@ -76,7 +80,11 @@ fn about(
                 ("limit_bytes", "integer", "The most bytes of packets"),
             ],
         ),
-        Endpoint::Packet => ("A packet by its id", &[]),
+        Endpoint::Packet => ("A packet by its id, field by field, with its bytes", &[]),
+        Endpoint::Audit => (
+            "The last lines of the audit log, and whether its chain holds",
+            &[("n", "integer", "Number of lines")],
+        ),
         Endpoint::Answer => ("What became of a stream, by the header Tapdex-Answer", &[]),
         Endpoint::Segments => ("The archive: segments, fields, gaps, recorder", &[]),
         Endpoint::Status => ("The server and its recorder", &[]),
@@ -120,6 +128,7 @@ fn takes_question(endpoint: Endpoint) -> bool {
             | Endpoint::Status
             | Endpoint::Fields
             | Endpoint::Interfaces
+            | Endpoint::Audit
             | Endpoint::Stenographer
     )
 }
@@ -135,6 +144,7 @@ pub fn document() -> Value {
         ("/healthz", "Whether the server runs", "text/plain"),
         ("/readyz", "Whether the server answers questions", "text/plain"),
         ("/openapi.json", "This description", "application/json"),
+        ("/", "The page for people", "text/html"),
     ] {
         let answer = json!({"200": {"description": about, "content": {kind: {}}}});
         let id = path.trim_start_matches('/').replace('.', "_");
@@ -162,6 +172,7 @@ pub fn document() -> Value {
                     "offset": {"type": "integer", "description": "Where in the filter, in bytes"},
                     "length": {"type": "integer", "description": "Of how many bytes"},
                     "hint": {"type": "string", "description": "What to do"},
+                    "fix": {"type": "string", "description": "What to write there instead"},
                 },
             }},
         },

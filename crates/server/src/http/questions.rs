@@ -20,14 +20,16 @@ use crate::lanes::Weight;
 
 /// The most values of a field, and the most conversations, in an answer.
 pub(super) const LINES_MAX: usize = 1 << 20;
+/// The most values that a histogram tells apart.
+const STACK_MAX: usize = 32;
 /// The most fields that are counted for one question.
 const FIELDS_MAX: usize = 16;
 
 /// What is asked about the packets that match.
 enum Kind {
     Count,
-    Top { names: Vec<&'static Name>, by: By, most: usize },
-    Histogram(SpanLen),
+    Top { names: Vec<&'static Name>, by: By, most: usize, time: Option<Duration> },
+    Histogram { len: SpanLen, by: By, stack: Option<(&'static Name, usize)> },
     Flows { order: FlowOrder, most: usize, whole: bool },
     Explain,
 }
@@ -37,17 +39,16 @@ impl Kind {
         Ok(match endpoint {
             Endpoint::Top => Self::Top {
                 names: names(params)?,
-                by: match params.text("by").as_deref() {
-                    None | Some("packets") => By::Packets,
-                    Some("bytes") => By::Bytes,
-                    Some(other) => {
-                        let text = format!("by={}: expected packets or bytes", shown(other));
-                        return Err(ApiError::bad(text));
-                    }
-                },
+                by: by(params)?,
                 most: most(params)?,
+                time: params.get("budget_ms", "milliseconds")?.map(Duration::from_millis),
             },
-            Endpoint::Histogram => Self::Histogram(span(params)?),
+            Endpoint::Histogram => {
+                let (len, by) = (span(params)?, by(params)?);
+                let most = params.get("stack_n", "a number")?.unwrap_or(5);
+                let stack = params.text("stack").map(|text| name(&text)).transpose()?;
+                Self::Histogram { len, by, stack: stack.map(|name| (name, STACK_MAX.min(most))) }
+            }
             Endpoint::Flows => Self::Flows {
                 order: match params.text("sort").as_deref() {
                     None | Some("bytes") => FlowOrder::Bytes,
@@ -79,20 +80,34 @@ impl Kind {
     }
 }
 
+/// What is counted.
+fn by(params: &mut Params) -> Result<By, ApiError> {
+    match params.text("by").as_deref() {
+        None | Some("packets") => Ok(By::Packets),
+        Some("bytes") => Ok(By::Bytes),
+        Some(other) => {
+            Err(ApiError::bad(format!("by={}: expected packets or bytes", shown(other))))
+        }
+    }
+}
+
+/// The fields that there are, for whoever has named another one.
+fn field_hint() -> String {
+    let names = fields::NAMES.iter().filter_map(|name| name.top.first().copied());
+    format!("fields: {}", names.collect::<Vec<_>>().join(", "))
+}
+
+fn name(text: &str) -> Result<&'static Name, ApiError> {
+    let name = text.trim();
+    let error = || ApiError::bad(format!("there is no field {}", shown(name)));
+    fields::for_top(name).ok_or_else(|| error().with_hint(field_hint()))
+}
+
 fn names(params: &mut Params) -> Result<Vec<&'static Name>, ApiError> {
-    let hint = || {
-        let names = fields::NAMES.iter().filter_map(|name| name.top.first().copied());
-        format!("fields: {}", names.collect::<Vec<_>>().join(", "))
-    };
     let Some(text) = params.text("field") else {
-        return Err(ApiError::bad("field is missing").with_hint(hint()));
+        return Err(ApiError::bad("field is missing").with_hint(field_hint()));
     };
-    let names = text.split(',').map(|name| {
-        let name = name.trim();
-        let error = || ApiError::bad(format!("there is no field {}", shown(name)));
-        fields::for_top(name).ok_or_else(|| error().with_hint(hint()))
-    });
-    let names: Vec<&Name> = names.collect::<Result<_, _>>()?;
+    let names: Vec<&Name> = text.split(',').map(name).collect::<Result<_, _>>()?;
     match names.len() > FIELDS_MAX {
         true => Err(ApiError::bad(format!("more than {FIELDS_MAX} fields"))),
         false => Ok(names),
@@ -165,8 +180,8 @@ pub(super) async fn answer(
         let ask = AskSource { source, query, control, is_limited: limited };
         Ok(match &kind {
             Kind::Count => json(&ask.count()?),
-            Kind::Top { names, by, most } => json(&ask.top(names, *by, *most)?),
-            Kind::Histogram(len) => json(&ask.histogram(*len)?),
+            Kind::Top { names, by, most, time } => json(&ask.top(names, *by, *most, *time)?),
+            Kind::Histogram { len, by, stack } => json(&ask.histogram(*len, *by, *stack)?),
             Kind::Flows { order, most, whole } => json(&ask.flows(*order, *most, *whole)?),
             Kind::Explain => {
                 let mut answer = ask.explain()?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use tapdex_answers::ask::{Answer, Ask, Count, Explained, Flows, Histogram, SpanLen, Tops};
 use tapdex_answers::deliver::{self, Delivered, Delivery};
@@ -41,6 +42,14 @@ impl Source {
         match self {
             Self::Archive(archive) => Some(archive),
             Self::Nodes(_) => None,
+        }
+    }
+
+    /// The places that answer as one; none, if it is a single archive.
+    pub(super) fn places(&self) -> Vec<String> {
+        match self {
+            Self::Archive(_) => Vec::new(),
+            Self::Nodes(nodes) => nodes.names().map(str::to_owned).collect(),
         }
     }
 
@@ -182,9 +191,12 @@ impl AskSource<'_> {
         names: &[&Name],
         by: By,
         most: usize,
+        time: Option<Duration>,
     ) -> Result<Answer<Tops>, ClientError> {
         match self.source {
-            Source::Archive(archive) => Ok(self.one(archive).top(names, by, most, value_text)?),
+            Source::Archive(archive) => {
+                Ok(self.one(archive).top_within(names, by, most, time, value_text)?)
+            }
             Source::Nodes(nodes) => {
                 let ask = nodes.ask(self.query).with_control(self.control);
                 Ok(self.shown(ask.top(names, by, most)?))
@@ -192,8 +204,17 @@ impl AskSource<'_> {
         }
     }
 
-    pub(super) fn histogram(&self, len: SpanLen) -> Result<Answer<Histogram>, ClientError> {
+    /// Packets over time; several places tell no values apart, and count no bytes.
+    pub(super) fn histogram(
+        &self,
+        len: SpanLen,
+        by: By,
+        stack: Option<(&Name, usize)>,
+    ) -> Result<Answer<Histogram>, ClientError> {
         match self.source {
+            Source::Archive(archive) if stack.is_some() || by == By::Bytes => {
+                Ok(self.one(archive).histogram_by(len, by, stack, value_text)?)
+            }
             Source::Archive(archive) => Ok(self.one(archive).histogram(len)?),
             Source::Nodes(nodes) => {
                 let ask = nodes.ask(self.query).with_control(self.control);
