@@ -213,6 +213,11 @@ impl App {
         text.counter("tapdex_query_bytes_returned_total", "Bytes of streams.", &[], bytes);
         let seconds = &counts.seconds;
         text.histogram("tapdex_query_duration_seconds", "Time to an answer.", &[], seconds);
+        let [lines, batches] = self.audit.written();
+        let about = "Lines of the audit log.";
+        text.counter("tapdex_server_audit_lines_total", about, &[], lines);
+        let about = "Times that lines of the audit log were written, several at once.";
+        text.counter("tapdex_server_audit_writes_total", about, &[], batches);
         let streams = get(&self.streams);
         text.gauge("tapdex_server_streams", "Streams under way.", &[], streams);
         for (lane, waiting) in ["light", "heavy"].into_iter().zip(self.lanes.waiting()) {

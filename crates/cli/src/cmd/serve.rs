@@ -197,7 +197,6 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let tls = args.tls(&state)?;
     let when_empty = if is_loopback { WhenEmpty::Open } else { WhenEmpty::Locked };
     let door = Door::open(&state, when_empty)?;
-    let audit = Audit::open(&state, now_ns())?;
     let is_open = door.is_open();
     let over_ip = args.pcap_over_ip(is_open)?;
     let folder = places.single().and_then(|place| place.canonicalize().ok());
@@ -227,6 +226,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             note(&format!("sandbox: {}; --no-sandbox does without it", layer.text));
         }
     }
+    // Has a thread of its own, which is in the sandbox, too.
+    let audit = Audit::open(&state, now_ns())?;
     let app = App::new(source, door, audit, jobs, settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start threads")?;

@@ -331,11 +331,9 @@ async fn start(
 
 /// Writes a line of the audit log; an error means that nothing may be given out.
 pub(super) async fn append(app: &Arc<App>, entry: &Entry) -> Result<(), ApiError> {
-    let (app, entry) = (Arc::clone(app), entry.clone());
-    let written = tokio::task::spawn_blocking(move || app.audit.append(&entry, now_ns())).await;
-    match written {
-        Ok(Ok(_)) => Ok(()),
-        _ => {
+    match app.audit.append_async(entry, now_ns()).await {
+        Ok(_) => Ok(()),
+        Err(_) => {
             let text = "the audit log cannot be written, so nothing is given out";
             Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, text))
         }
