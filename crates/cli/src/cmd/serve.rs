@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use tapdex_answers::question::Question;
 use tapdex_engine::archive::Archive;
+use tapdex_engine::map_large_blocks;
 use tapdex_record::sandbox;
 use tapdex_server::audit::Audit;
 use tapdex_server::door::{Door, WhenEmpty};
@@ -175,6 +176,7 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    map_large_blocks();
     let is_loopback = args.listen.ip().to_canonical().is_loopback();
     let has_tls = args.tls_self_signed || args.tls_cert.is_some();
     ensure!(

@@ -67,7 +67,8 @@ impl Stream {
     fn weight(&self) -> Weight {
         let few = self.limits.packets.is_some_and(|most| most <= LIGHT_PACKETS);
         let whole = matches!(self.form, Form::Capture { whole: true, .. });
-        match few && !whole && !self.query.reads_packets() {
+        // One that follows does not end by itself, whatever it is limited to.
+        match few && !whole && !self.follow && !self.query.reads_packets() {
             true => Weight::Light,
             false => Weight::Heavy,
         }
@@ -318,14 +319,21 @@ async fn start(
     let control = Control::default();
     let (source, sink) = pipe(&control, app.settings.stall_time);
     let work = Work { app: Arc::clone(app), control, id: id.clone(), _held: (turn, counted) };
-    let thread = std::thread::Builder::new().name("stream".to_owned());
-    let spawned = thread.spawn(move || {
-        if weight == Weight::Heavy {
-            give_way();
+    match weight {
+        // It is over soon; starting a thread would take as long.
+        Weight::Light => {
+            drop(tokio::task::spawn_blocking(move || work.run(&stream, source, place)))
         }
-        work.run(&stream, source, place);
-    });
-    spawned.map_err(|_| ApiError::failed())?;
+        Weight::Heavy => {
+            let thread = std::thread::Builder::new().name("stream".to_owned());
+            let spawned = thread.spawn(move || {
+                // For good, so that the thread can do nothing else afterwards.
+                give_way();
+                work.run(&stream, source, place);
+            });
+            spawned.map_err(|_| ApiError::failed())?;
+        }
+    }
     Ok(response(sink, kind, &id))
 }
 
