@@ -36,6 +36,7 @@ use axum::routing::{any, get};
 use http_body_util::{BodyExt, Limited};
 use tapdex_answers::deliver::now_ns;
 use tapdex_answers::question::Question;
+use tapdex_record::live::Live;
 use tapdex_record::metrics::{Exposition, Histogram};
 
 use crate::audit::Audit;
@@ -76,6 +77,8 @@ pub struct Settings {
     /// Whether only programs on this machine can ask, and need no token: then web pages of others,
     /// which a browser here may show, must not be able to.
     pub is_open: bool,
+    /// The recorder of the archive, if it runs in this process.
+    pub recorder: Option<Arc<Live>>,
 }
 
 impl Default for Settings {
@@ -87,6 +90,7 @@ impl Default for Settings {
             streams: 256,
             hosts: Vec::new(),
             is_open: true,
+            recorder: None,
         }
     }
 }
@@ -311,9 +315,11 @@ async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response<Body
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response<Body> {
-    match app.is_stopping() {
-        true => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
-        false => "ready\n".into_response(),
+    let not_yet = |why: &'static str| (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
+    match &app.settings.recorder {
+        _ if app.is_stopping() => not_yet("stopping\n"),
+        Some(recorder) if !recorder.is_ready() => not_yet("not recording\n"),
+        _ => "ready\n".into_response(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What there is: segments, status, fields, interfaces, and single packets.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -53,7 +53,9 @@ struct FieldLine {
 struct InterfaceLine {
     name: String,
     description: String,
-    link: String,
+    /// Not known before the first packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<String>,
 }
 
 /// A packet with its bytes, for those who may see them.
@@ -87,7 +89,7 @@ pub(super) async fn answer(
                 node: app.settings.name.clone(),
                 version: env!("CARGO_PKG_VERSION"),
                 role: identity.role().name().to_owned(),
-                recorder: app.source.archive().filter(|_| whole).and_then(recorder),
+                recorder: whole.then(|| running(app)).flatten(),
             }))
         }
         Endpoint::Fields => Ok(json(&fields())),
@@ -95,6 +97,14 @@ pub(super) async fn answer(
         _ => packet(app, &identity, &id, now_ns),
     })
     .await
+}
+
+/// The recorder: that of this process, or what another one has left in the archive.
+fn running(app: &App) -> Option<Recorder> {
+    match &app.settings.recorder {
+        Some(own) => own.status().map(|status| Recorder::new(&status, !status.ended)),
+        None => app.source.archive().and_then(recorder),
+    }
 }
 
 fn fields() -> Vec<FieldLine> {
@@ -107,18 +117,26 @@ fn fields() -> Vec<FieldLine> {
 
 fn interfaces(app: &App) -> Result<Response<Body>, ApiError> {
     let survey = of_one(app)?.survey(TimeRange::ALL).map_err(|_| ApiError::failed())?;
-    let mut counts: BTreeMap<InterfaceLine, u64> = BTreeMap::new();
+    let mut lines = BTreeSet::new();
     for segment in &survey.segments {
         for interface in &segment.note().layout.interfaces {
             let line = InterfaceLine {
                 name: interface.name.clone(),
                 description: interface.description.clone(),
-                link: tapdex_engine::packet::LinkType(interface.link).to_string(),
+                link: Some(tapdex_engine::packet::LinkType(interface.link).to_string()),
             };
-            *counts.entry(line).or_default() += 1;
+            lines.insert(line);
         }
     }
-    Ok(json(&counts.into_keys().collect::<Vec<_>>()))
+    // Those that are being recorded from, and have given no packet yet.
+    let status = app.settings.recorder.as_ref().and_then(|recorder| recorder.status());
+    for source in status.map(|status| status.sources).unwrap_or_default() {
+        if !lines.iter().any(|line: &InterfaceLine| line.name == source.name) {
+            let (name, description) = (source.name, String::new());
+            lines.insert(InterfaceLine { name, description, link: None });
+        }
+    }
+    Ok(json(&lines.into_iter().collect::<Vec<_>>()))
 }
 
 /// The archive, if there is a single one.
@@ -188,6 +206,9 @@ fn sha256_of(bytes: &[u8]) -> String {
 
 /// The numbers of the recorder, if there is one.
 pub(super) fn recorder_metrics(app: &App) -> String {
+    if let Some(own) = &app.settings.recorder {
+        return own.exposition();
+    }
     let running = app.source.archive().filter(|archive| Status::is_running(archive));
     match running.and_then(Status::read) {
         Some(status) => status.exposition(&Histogram::new(&[])),
