@@ -270,8 +270,18 @@ fn the_audit_log_is_verified() {
     fs::rename(place.path("state/audit.head"), place.path("head")).unwrap();
     assert!(place.tapdex("audit verify").failed(3).contains("audit.head is missing"));
     fs::rename(place.path("head"), place.path("state/audit.head")).unwrap();
-    // A crash is no tampering, but is told.
+    // What somebody appends is no crash: the server was not about to write anything.
     fs::write(&log, format!("{good}{{\"seq\":5,")).unwrap();
+    assert!(place.tapdex("audit verify").failed(3).contains("there is more behind line 4"));
+    // A crash is no tampering, but is told.
+    let (hash, bytes) = (&last[2..], good.len());
+    let (mark, most) = ("ab".repeat(16), bytes + 100);
+    let check = format!("printf '%s' '4 {hash} {bytes} {mark} {most}' | sha256sum | cut -c 1-16");
+    let check = place.sh(&check).done();
+    let end = format!(r#""seq":4,"hash":"{hash}","bytes":{bytes}"#);
+    let next = format!(r#""next":["{mark}"],"most":{most}"#);
+    let head = format!(r#"{{{end},{next},"check":"{}"}}"#, check.trim());
+    fs::write(place.path("state/audit.head"), format!("{head:<511}\n")).unwrap();
     let ended = place.tapdex("audit verify");
     assert!(ended.err.contains("the last line is not complete"), "{}", ended.err);
     assert_eq!(ended.done(), sound);

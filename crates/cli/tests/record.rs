@@ -10,6 +10,8 @@ mod log;
 mod net;
 #[path = "record/sandbox.rs"]
 mod sandbox;
+#[path = "record/serving.rs"]
+mod serving;
 #[path = "record/settings.rs"]
 mod settings;
 #[path = "record/streams.rs"]

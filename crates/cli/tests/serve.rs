@@ -286,6 +286,12 @@ fn it_can_change_nothing_but_its_state() {
     let server = Server::start(&place, &[]);
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
     assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+    // All threads, also those that were started later.
+    for thread in std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap() {
+        let path = thread.unwrap().path().join("status");
+        let Ok(status) = std::fs::read_to_string(path) else { continue };
+        assert!(status.contains("Seccomp:\t2"), "{status}");
+    }
     // Whatever is asked, the archive stays as it is.
     let state = || {
         let mut found: Vec<_> = captures(&place.path("archive"))

@@ -147,6 +147,7 @@ mod mmap;
 mod parallel;
 
 pub use error::{Expected, IndexError, chain};
+pub use mmap::map_large_blocks;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -13,12 +13,13 @@
 //!
 //! [`keeper`] removes the oldest recordings when there is no room, and those that are too old by
 //! [`clock`]. [`recorder`] puts all parts together. [`reporter`] reports events and the [`status`],
-//! which is shown on the terminal, written into the archive, and served to Prometheus
-//! ([`metrics`]). [`replay`] is the way back.
+//! which is shown on the terminal, written into the archive, served to Prometheus ([`metrics`]),
+//! and kept for others in the process ([`live`]). [`replay`] is the way back.
 
 pub mod clock;
 pub mod control;
 pub mod keeper;
+pub mod live;
 pub mod messages;
 pub mod metrics;
 pub mod notify;

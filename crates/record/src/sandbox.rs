@@ -35,10 +35,10 @@ use tapdex_engine::beneath::{Dir, Rights};
 const LANDLOCK: ABI = ABI::V7;
 
 /// What libpcap reads when it opens an interface again and when it counts losses: the kernel's
-/// counters, and names in filters.
-const OF_INTERFACES: [&str; 8] = [
-    "/sys/class/net",
-    "/sys/devices",
+/// counters.
+const OF_INTERFACES: [&str; 2] = ["/sys/class/net", "/sys/devices"];
+/// And names in filters.
+const NAMES: [&str; 6] = [
     "/etc/services",
     "/etc/protocols",
     "/etc/networks",
@@ -56,6 +56,10 @@ pub struct Needs {
     pub interfaces: bool,
     /// Ports of servers that it connects to again.
     pub ports: Vec<u16>,
+    /// The state folder of the server that it is, too, if it is one.
+    pub state: Option<PathBuf>,
+    /// It connects to servers by their names.
+    pub resolves: bool,
 }
 
 /// The outcome for a part of the sandbox.
@@ -94,30 +98,41 @@ pub fn enter(needs: &Needs) -> Entered {
         Err(error) => Layer::new(false, error.to_string()),
     };
     // Last: it forbids the calls that landlock needs.
-    let seccomp = match calls::restrict(needs) {
-        Ok(count) => Layer::new(true, format!("on, {count} system calls are allowed")),
-        Err(text) => Layer::new(false, text),
-    };
-    Entered { seccomp, landlock }
+    Entered { seccomp: seccomp_layer(needs), landlock }
 }
 
-/// Gives up writing anywhere but in these folders, running other programs, listening at other ports
-/// and, unless it has to ask other servers (`connects`), connections to others, for good: what a
-/// server does not need that only reads an archive. Captures may lie anywhere, so anything that
-/// could be read before still can.
+/// Gives up writing anywhere but in the state folder, running other programs, listening at other
+/// ports and, unless it has to ask other servers (`connects`), connections to others, for good:
+/// what a server does not need that only reads an archive. Captures may lie anywhere, so anything
+/// that could be read before still can.
 ///
 /// Must be called while there is only one thread, and after [`no new privileges`] was set. It is no
 /// error if the kernel lacks a part of it.
 ///
 /// [`no new privileges`]: crate::privileges
-pub fn enter_reading(writable: &[&Path], connects: bool) -> Layer {
-    match restrict_writing(writable, connects) {
+pub fn enter_reading(state: &Path, connects: bool) -> Entered {
+    let landlock = match restrict_writing(state, connects) {
         Ok(status) => landlock_layer(&status),
         Err(error) => Layer::new(false, error.to_string()),
+    };
+    let needs = Needs {
+        archive: PathBuf::new(),
+        interfaces: false,
+        ports: Vec::new(),
+        state: Some(state.to_owned()),
+        resolves: connects,
+    };
+    Entered { seccomp: seccomp_layer(&needs), landlock }
+}
+
+fn seccomp_layer(needs: &Needs) -> Layer {
+    match calls::restrict(needs) {
+        Ok(count) => Layer::new(true, format!("on, {count} system calls are allowed")),
+        Err(text) => Layer::new(false, text),
     }
 }
 
-fn restrict_writing(writable: &[&Path], connects: bool) -> Result<RestrictionStatus, RulesetError> {
+fn restrict_writing(state: &Path, connects: bool) -> Result<RestrictionStatus, RulesetError> {
     let ports = match connects {
         true => AccessNet::BindTcp.into(),
         false => AccessNet::from_all(LANDLOCK),
@@ -132,8 +147,7 @@ fn restrict_writing(writable: &[&Path], connects: bool) -> Result<RestrictionSta
     if let Ok(all) = PathFd::new("/") {
         rules = rules.add_rule(PathBeneath::new(all, read))?;
     }
-    for folder in writable {
-        let Ok(opened) = PathFd::new(folder) else { continue };
+    if let Ok(opened) = PathFd::new(state) {
         rules = rules.add_rule(PathBeneath::new(opened, own_files()))?;
     }
     rules.restrict_self()
@@ -151,8 +165,8 @@ fn restrict_files(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     let own = own_files();
     let mut scopes = BitFlags::from(Scope::Signal);
-    let names = std::env::var_os("NOTIFY_SOCKET");
-    if !names.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@")) {
+    let notified = std::env::var_os("NOTIFY_SOCKET");
+    if !notified.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@")) {
         scopes |= Scope::AbstractUnixSocket;
     }
     let mut rules = Ruleset::default()
@@ -162,10 +176,14 @@ fn restrict_files(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
         .scope(scopes)?
         .create()?;
     // A folder that cannot be opened needs no rule: it could not be used either.
-    if let Ok(archive) = PathFd::new(&needs.archive) {
-        rules = rules.add_rule(PathBeneath::new(archive, own))?;
+    for folder in std::iter::once(&needs.archive).chain(&needs.state) {
+        let Ok(opened) = PathFd::new(folder) else { continue };
+        rules = rules.add_rule(PathBeneath::new(opened, own))?;
     }
-    for path in OF_INTERFACES.iter().filter(|_| needs.interfaces) {
+    let of_interfaces = OF_INTERFACES.iter().filter(|_| needs.interfaces);
+    // Whoever asks may use names in filters, too.
+    let names = NAMES.iter().filter(|_| needs.interfaces || needs.state.is_some());
+    for path in of_interfaces.chain(names) {
         let Ok(opened) = PathFd::new(path) else { continue };
         let access = if Path::new(path).is_dir() { read } else { AccessFs::ReadFile.into() };
         rules = rules.add_rule(PathBeneath::new(opened, access))?;

@@ -38,6 +38,7 @@ use axum::routing::{any, get};
 use http_body_util::{BodyExt, Limited};
 use tapdex_answers::deliver::now_ns;
 use tapdex_answers::question::Question;
+use tapdex_record::live::Live;
 use tapdex_record::metrics::{Exposition, Histogram};
 
 use crate::audit::Audit;
@@ -80,6 +81,8 @@ pub struct Settings {
     pub is_open: bool,
     /// Whether the traffic was made up, to be looked at: the page then asks other questions first.
     pub is_demo: bool,
+    /// The recorder of the archive, if it runs in this process.
+    pub recorder: Option<Arc<Live>>,
 }
 
 impl Default for Settings {
@@ -92,6 +95,7 @@ impl Default for Settings {
             hosts: Vec::new(),
             is_open: true,
             is_demo: false,
+            recorder: None,
         }
     }
 }
@@ -218,6 +222,11 @@ impl App {
         text.counter("tapdex_query_bytes_returned_total", "Bytes of streams.", &[], bytes);
         let seconds = &counts.seconds;
         text.histogram("tapdex_query_duration_seconds", "Time to an answer.", &[], seconds);
+        let [lines, batches] = self.audit.written();
+        let about = "Lines of the audit log.";
+        text.counter("tapdex_server_audit_lines_total", about, &[], lines);
+        let about = "Times that lines of the audit log were written, several at once.";
+        text.counter("tapdex_server_audit_writes_total", about, &[], batches);
         let streams = get(&self.streams);
         text.gauge("tapdex_server_streams", "Streams under way.", &[], streams);
         for (lane, waiting) in ["light", "heavy"].into_iter().zip(self.lanes.waiting()) {
@@ -313,9 +322,11 @@ async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response<Body
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response<Body> {
-    match app.is_stopping() {
-        true => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
-        false => "ready\n".into_response(),
+    let not_yet = |why: &'static str| (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
+    match &app.settings.recorder {
+        _ if app.is_stopping() => not_yet("stopping\n"),
+        Some(recorder) if !recorder.is_ready() => not_yet("not recording\n"),
+        _ => "ready\n".into_response(),
     }
 }
 

@@ -29,6 +29,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::http::{App, live};
+use crate::listen::watch_over;
 
 /// Clients at a time, unless somebody says otherwise.
 pub const CLIENTS: usize = 16;
@@ -112,6 +113,7 @@ async fn client(
     settings: &PcapOverIp,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    watch_over(&stream)?;
     let (mut reader, mut writer) = stream.split();
     // Whichever ends first drops the other: a search that nobody waits for is cancelled.
     let sent = tokio::select! {

@@ -112,6 +112,35 @@ impl Server {
         self.raw(&head("POST", path, headers, body))
     }
 
+    /// What one more client is told, if it is told something: it may be closed right away.
+    fn one_more(&self) -> Option<Reply> {
+        let mut stream = TcpStream::connect(self.address).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(head("GET", "/api/v1/count", "", "").as_bytes()).ok()?;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).ok()?;
+        (!bytes.is_empty()).then(|| Reply::parse(&bytes, true))
+    }
+
+    /// Waits until one more client is told this.
+    #[track_caller]
+    fn tells_one_more(&self, status: u16) -> Reply {
+        let since = Instant::now();
+        loop {
+            match self.one_more() {
+                Some(reply) if reply.status == status => return reply,
+                reply => assert!(since.elapsed() < Duration::from_secs(60), "{reply:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until one more client comes in.
+    #[track_caller]
+    fn comes_in(&self) {
+        self.tells_one_more(200);
+    }
+
     /// Lines of the audit log.
     fn audit(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.state().path_of(AUDIT_NAME)).unwrap();
@@ -717,7 +746,7 @@ fn greedy_and_slow_clients_are_cut_off() {
     // More connections than there may be: those that say nothing are closed, and others come in.
     let idle: Vec<TcpStream> =
         (0..50).map(|_| TcpStream::connect(server.address).unwrap()).collect();
-    assert_eq!(server.get("/api/v1/count").status, 200);
+    server.comes_in();
     drop(idle);
     for garbage in
         ["\r\n\r\n", "GET\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nxxxx", "\u{16}\u{3}\u{1}"]
@@ -725,6 +754,54 @@ fn greedy_and_slow_clients_are_cut_off() {
         drop(closed(server.send(garbage)));
     }
     assert_eq!(server.get("/api/v1/count").status, 200);
+}
+
+/// Connections that somebody opens who says nothing.
+const MANY: u64 = 10_000;
+
+#[test]
+fn ten_thousand_idle_connections_keep_nobody_out_who_is_in() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // Both ends of each are in this process.
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX).min(4 * MANY);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit }).unwrap();
+    let places = Connections::default().most;
+    let many = MANY.min(most.saturating_sub(places as u64 + 500));
+    if many < MANY {
+        println!("only {many} connections: there are {most} file descriptors");
+    }
+    let head_time = Duration::from_secs(120);
+    let connections = Connections { head_time, ..Connections::default() };
+    let server = Server::with(100, |_| {}, connections, Settings::default());
+    let mut inside = TcpStream::connect(server.address).unwrap();
+    inside.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut asks = || {
+        inside.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut answer = [0; 1024];
+        let len = inside.read(&mut answer).unwrap();
+        assert!(answer[..len].starts_with(b"HTTP/1.1 200"));
+    };
+    asks();
+    // From many sides: the kernel may have one of them try again after a second.
+    const SIDES: u64 = 25;
+    let connect = || TcpStream::connect(server.address).unwrap();
+    let side = || (0..many / SIDES).map(|_| connect()).collect::<Vec<_>>();
+    let idle: Vec<TcpStream> = std::thread::scope(|scope| {
+        let sides: Vec<_> = (0..SIDES).map(|_| scope.spawn(side)).collect();
+        sides.into_iter().flat_map(|side| side.join().unwrap()).collect()
+    });
+    asks();
+    if idle.len() > places {
+        // Whoever comes now is not kept waiting.
+        let reply = server.tells_one_more(503);
+        assert_eq!(reply.header("retry-after"), Some("10"));
+        assert_eq!(reply.body, b"{\"error\":\"too many connections\"}\n");
+    }
+    asks();
+    drop(idle);
+    server.comes_in();
+    asks();
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod place;
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -319,8 +320,8 @@ fn a_log_needs_its_own_head() {
     assert_eq!(place.wrong(), (None, Why::NoHead));
     changed("no head");
     // Of the log when it was shorter, and when it was empty.
-    for (lines, earlier) in [(1, Place::logged(1)), (0, Place::logged(0))] {
-        fs::copy(earlier.path(HEAD), place.path(HEAD)).unwrap();
+    for lines in 0..3 {
+        fs::copy(Place::logged(lines).path(HEAD), place.path(HEAD)).unwrap();
         assert_eq!(place.wrong(), (None, Why::Behind { seq: lines }));
         changed("an older head");
     }
@@ -342,46 +343,113 @@ fn a_log_needs_its_own_head() {
     opened().unwrap();
 }
 
-/// A log whose server was killed after it had written so many bytes of the next line.
-fn killed(lines: u64, next: &[u8], written: usize) -> Place {
-    let place = Place::logged(lines);
-    let mut bytes = fs::read(place.log()).unwrap();
-    bytes.extend_from_slice(&next[..written]);
-    fs::write(place.log(), bytes).unwrap();
-    place
+/// The text of a head, by another implementation: a log of so many lines and bytes, behind which
+/// lines with these hashes are written, until it has `most` bytes.
+fn head_text(seq: usize, hash: &str, bytes: usize, next: &[&str], most: usize) -> String {
+    let next: Vec<&str> = next.iter().map(|hash| &hash[..32]).collect();
+    let check = format!("{seq} {hash} {bytes} {} {most}", next.join(","));
+    let check = &hex(&Sha256::digest(check))[..16];
+    let next = serde_json::to_string(&next).unwrap();
+    let end = format!(r#""seq":{seq},"hash":"{hash}","bytes":{bytes}"#);
+    let head = format!(r#"{{{end},"next":{next},"most":{most},"check":"{check}"}}"#);
+    format!("{head:<511}\n")
 }
 
-/// The bytes of the line that follows in a log of `lines` lines.
-fn next_line(lines: u64) -> Vec<u8> {
-    let place = Place::logged(lines + 1);
-    format!("{}\n", place.lines().last().unwrap()).into_bytes()
+/// The hash of a line.
+fn hash_of(line: &str) -> &str {
+    line.rsplit('"').nth(1).unwrap()
+}
+
+/// The head of a log while all but the first `complete` of these lines are being written.
+fn announcing(lines: &[String], complete: usize) -> String {
+    let (before, next) = lines.split_at(complete);
+    let hash = before.last().map_or("0".repeat(64), |line| hash_of(line).to_owned());
+    let next: Vec<&str> = next.iter().map(|line| hash_of(line)).collect();
+    let (bytes, most) = (before.concat_lines().len(), lines.concat_lines().len());
+    head_text(complete, &hash, bytes, &next, most)
+}
+
+/// A log of so many lines whose server was killed while it wrote more of them.
+struct Killed {
+    place: Place,
+    /// All lines that there would be.
+    all: Vec<String>,
+    /// What was in the log, and what was to be written.
+    before: Vec<u8>,
+    next: Vec<u8>,
+    head: String,
+}
+
+impl Killed {
+    fn new(lines: u64, more: u64) -> Self {
+        let place = Place::logged(lines + more);
+        let all = place.lines();
+        let complete = usize::try_from(lines).unwrap();
+        let before = all[..complete].concat_lines().into_bytes();
+        let next = all[complete..].concat_lines().into_bytes();
+        let head = announcing(&all, complete);
+        let killed = Self { place, all, before, next, head };
+        killed.leave(killed.next.len());
+        killed
+    }
+
+    /// Leaves so many bytes of what was to be written.
+    fn leave(&self, written: usize) {
+        self.leave_bytes(&self.next[..written]);
+    }
+
+    fn leave_bytes(&self, bytes: &[u8]) {
+        fs::write(self.place.log(), [&self.before, bytes].concat()).unwrap();
+        fs::write(self.place.path(HEAD), &self.head).unwrap();
+    }
+}
+
+#[test]
+fn heads_are_as_they_are_described() {
+    let place = Place::new();
+    for lines in 0..4 {
+        let found = place.audit();
+        if lines > 0 {
+            found.append(&entry(lines), NOW).unwrap();
+        }
+        drop(found);
+        let all = place.lines();
+        let expected = announcing(&all, all.len());
+        assert_eq!(fs::read_to_string(place.path(HEAD)).unwrap(), expected);
+    }
 }
 
 #[test]
 fn a_crash_is_no_tampering() {
-    for lines in [0, 3] {
-        let next = next_line(lines);
-        for written in 1..=next.len() {
-            let place = killed(lines, &next, written);
+    for (lines, more) in [(0, 1), (3, 1), (2, 3)] {
+        let killed = Killed::new(lines, more);
+        let place = &killed.place;
+        for written in 0..=killed.next.len() {
+            killed.leave(written);
+            let left = &killed.next[..written];
             let report = place.sound();
-            let is_whole = written == next.len();
-            assert_eq!(report.unfinished, !is_whole);
-            assert_eq!(report.lines, lines + u64::from(is_whole));
+            let whole = left.iter().filter(|&&byte| byte == b'\n').count() as u64;
+            assert_eq!(report.unfinished, written > 0 && !left.ends_with(b"\n"));
+            assert_eq!(report.lines, lines + whole);
             let audit = place.audit();
             // All of it but the end of the line is all of it.
-            let is_torn = written + 1 < next.len();
-            assert_eq!(audit.last().0, lines + 1, "{written} bytes");
-            assert_eq!(audit.append(&entry(7), NOW).unwrap(), lines + 2);
+            let is_ended = killed.next.get(written).is_none_or(|&byte| byte == b'\n');
+            let whole = whole + u64::from(is_ended && !left.ends_with(b"\n"));
+            let torn = left.rsplit(|&byte| byte == b'\n').next().unwrap();
+            let is_torn = !torn.is_empty() && !is_ended;
+            let found = lines + whole + u64::from(is_torn);
+            assert_eq!(audit.last().0, found, "{written} bytes");
+            assert_eq!(audit.append(&entry(7), NOW).unwrap(), found + 1);
+            drop(audit);
             let report = place.sound();
-            assert_eq!((report.lines, report.unfinished), (lines + 2, false));
+            assert_eq!((report.lines, report.unfinished), (found + 1, false));
             assert_eq!(report.torn, u64::from(is_torn), "{written} bytes");
             if is_torn {
-                let marked: Value =
-                    serde_json::from_str(&place.lines()[usize::try_from(lines).unwrap() + 1])
-                        .unwrap();
+                let marked = &place.lines()[usize::try_from(found).unwrap()];
+                let marked: Value = serde_json::from_str(marked).unwrap();
                 assert_eq!(
                     (&marked["what"], &marked["torn"]["bytes"]),
-                    (&"torn".into(), &written.into())
+                    (&"torn".into(), &torn.len().into())
                 );
             }
         }
@@ -390,26 +458,57 @@ fn a_crash_is_no_tampering() {
 
 #[test]
 fn a_crash_while_a_torn_line_is_marked_is_no_tampering_either() {
-    let next = next_line(2);
-    let place = killed(2, &next, 50);
-    let before = fs::read(place.log()).unwrap();
-    let head = fs::read(place.path(HEAD)).unwrap();
-    drop(place.audit());
-    let after = fs::read(place.log()).unwrap();
-    for len in before.len() + 1..=after.len() {
-        fs::write(place.log(), &after[..len]).unwrap();
-        fs::write(place.path(HEAD), &head).unwrap();
+    let killed = Killed::new(2, 3);
+    let place = &killed.place;
+    let first = killed.next.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+    // Without a whole line before it, and with one.
+    for left in [50, first + 50] {
+        killed.leave(left);
+        drop(place.audit());
+        let lines = place.lines();
+        let taken = lines.len() - 2;
+        let after = fs::read(place.log()).unwrap();
+        let bytes = lines[..taken].concat_lines().len();
+        let marker = lines.last().unwrap();
+        let hash = hash_of(&lines[taken - 1]);
+        let head = head_text(taken, hash, bytes, &[hash_of(marker)], after.len());
+        for len in killed.before.len() + left..=after.len() {
+            fs::write(place.log(), &after[..len]).unwrap();
+            fs::write(place.path(HEAD), &head).unwrap();
+            place.sound();
+            let audit = place.audit();
+            let seq = taken as u64 + 2;
+            assert_eq!(audit.append(&entry(9), NOW).unwrap(), seq, "{len} bytes");
+            drop(audit);
+            let report = place.sound();
+            assert_eq!((report.torn, report.lines), (1, seq), "{len} bytes");
+        }
+    }
+}
+
+/// A loss of power may leave any of the bytes that were being written, and zeros for the others.
+#[test]
+fn a_loss_of_power_is_no_tampering() {
+    let killed = Killed::new(2, 3);
+    let place = &killed.place;
+    let len = killed.next.len();
+    for kept in [0..0, 0..100, 100..len, len / 2..len, len - 1..len, 200..300] {
+        let mut left = vec![0; len];
+        left[kept.clone()].copy_from_slice(&killed.next[kept.clone()]);
+        killed.leave_bytes(&left);
+        assert!(place.sound().unfinished, "{kept:?}");
         let audit = place.audit();
-        assert_eq!(audit.append(&entry(9), NOW).unwrap(), 4, "{len} bytes");
+        audit.append(&entry(9), NOW).unwrap();
         drop(audit);
-        let report = place.sound();
-        assert_eq!((report.torn, report.lines), (1, 4), "{len} bytes");
+        assert_eq!(place.sound().torn, 1, "{kept:?}");
     }
 }
 
 #[test]
 fn a_torn_line_cannot_be_edited_afterwards() {
-    let place = killed(2, &next_line(2), 50);
+    let killed = Killed::new(2, 1);
+    killed.leave(50);
+    let place = killed.place;
     drop(place.audit());
     let good = fs::read(place.log()).unwrap();
     let start = good.len() - place.lines().last().unwrap().len() - 1 - 51;
@@ -433,40 +532,130 @@ fn a_torn_line_cannot_be_edited_afterwards() {
     assert_eq!(without(&[2, 3]), (None, Why::Cut { seq: 3, found: 2 }));
 }
 
+/// Neither whoever looks nor whoever starts the server takes it for the work of a crash.
+#[track_caller]
+fn is_refused(place: &Place, what: &str) {
+    let kept = fs::read(place.log()).unwrap();
+    assert!(place.report().wrong.is_some(), "{what}");
+    let error = Audit::open(&place.state, NOW).unwrap_err();
+    assert!(matches!(error, AuditError::Changed { .. }), "{what}: {error}");
+    assert_eq!(fs::read(place.log()).unwrap(), kept, "evidence stays as it is: {what}");
+}
+
 #[test]
 fn what_others_append_is_no_crash() {
     let place = Place::logged(3);
     let good = fs::read(place.log()).unwrap();
-    let after = {
-        let longer = Place::logged(5);
-        fs::read(longer.log()).unwrap()[good.len()..].to_vec()
-    };
-    let copy = [place.lines()[0].as_bytes(), b"\n"].concat();
+    let longer = Place::logged(5).lines();
+    let next = format!("{}\n", longer[3]).into_bytes();
     let huge = [b"x".repeat(1_000_000), b"\n".to_vec()].concat();
-    // Sound lines that no crash leaves there: before a torn one, or behind one that they do not
-    // tell of.
-    let next = next_line(3);
-    let before = [next.as_slice(), b"{\"seq\":5,"].concat();
-    let copied = [copy.as_slice(), b"{\"seq\":5,"].concat();
-    let behind = [b"{\"seq\":5,\n", next.as_slice()].concat();
     for (what, appended) in [
-        ("two lines", &after),
-        ("a copy", &copy),
+        ("a byte", b"x".as_slice()),
+        ("the end of a line", b"\n"),
+        ("half a line", b"{\"seq\":4,"),
+        ("the line that would be next", &next),
+        ("two lines", longer[3..].concat_lines().as_bytes()),
+        ("a copy", format!("{}\n", longer[0]).as_bytes()),
         ("very much", &huge),
-        ("the next line and half a line", &before),
-        ("a copy and half a line", &copied),
-        ("half a line and the next", &behind),
     ] {
         fs::write(place.log(), [good.as_slice(), appended].concat()).unwrap();
-        // While the server runs, a line and half of the next one are as they should be.
-        assert_eq!(place.report().wrong.is_some(), appended != &before, "{what}");
-        let error = Audit::open(&place.state, NOW).unwrap_err();
-        assert!(matches!(error, AuditError::Changed { .. }), "{what}: {error}");
-        let kept = fs::read(place.log()).unwrap();
-        assert_eq!(kept.len(), good.len() + appended.len(), "evidence stays as it is");
+        is_refused(&place, what);
     }
     fs::write(place.log(), &good).unwrap();
     place.audit();
+}
+
+#[test]
+fn a_crash_does_not_excuse_lines_of_others() {
+    let killed = Killed::new(3, 3);
+    let place = &killed.place;
+    let own = &killed.all[3..];
+    // A line that follows, as somebody makes it who knows how.
+    let forged = |before: &str| {
+        let line = own[0].replace("port 4", "port 5");
+        let (text, rest) = line.split_once("\"prev\":\"").unwrap();
+        rehashed(&format!("{text}\"prev\":\"{}{}", hash_of(before), &rest[64..]))
+    };
+    let forged = forged(&killed.all[2]);
+    assert_eq!(forged.len(), own[0].len());
+    let half = &own[0][..50];
+    for (what, left) in [
+        ("another next line", format!("{forged}\n")),
+        ("the same without its end", forged.clone()),
+        ("another behind half of ours", format!("{half}\n{forged}\n")),
+        ("another before half of ours", format!("{forged}\n{half}")),
+        ("an old one", format!("{}\n", killed.all[0])),
+        ("ours, and an old one", format!("{}\n{}\n", own[0], killed.all[1])),
+        ("ours, and one byte more", format!("{}x", own.concat_lines())),
+        ("more than was to be written", "x".repeat(killed.next.len() + 1)),
+    ] {
+        killed.leave_bytes(left.as_bytes());
+        is_refused(place, what);
+    }
+    // What was complete before is still compared with the head.
+    for at in 0..killed.before.len() {
+        killed.leave(100);
+        let mut bytes = fs::read(place.log()).unwrap();
+        bytes[at] ^= 1;
+        fs::write(place.log(), &bytes).unwrap();
+        assert!(place.report().wrong.is_some(), "byte {at}");
+        fs::write(place.log(), &bytes[..at]).unwrap();
+        assert!(place.report().wrong.is_some(), "cut at byte {at}");
+    }
+    // A head of another crash is of no use.
+    let other = Killed::new(2, 1);
+    killed.leave(killed.next.len());
+    fs::write(place.path(HEAD), &other.head).unwrap();
+    is_refused(place, "an older head");
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_all_that_it_has_promised() {
+    const NAME: &str = "a_process_that_is_killed_leaves_all_that_it_has_promised";
+    const WRITERS: u64 = 6;
+    if let Ok(path) = std::env::var("TEST_STATE") {
+        let audit = Audit::open(&State::open(Path::new(&path)).unwrap(), NOW).unwrap();
+        let promises = Path::new(&path).join("promises");
+        let promises = fs::File::options().append(true).create(true).open(promises).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..WRITERS {
+                scope.spawn(|| {
+                    loop {
+                        let line = audit.append(&entry(1), NOW).unwrap();
+                        // In one piece, so that promises of several threads do not mix.
+                        (&promises).write_all(&line.to_le_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        return;
+    }
+    let place = Place::new();
+    let mut lines = 0;
+    for round in 0..12 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME, "--test-threads=1", "--quiet"])
+            .env("TEST_STATE", place.state.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        // Until it has written something, and then a bit more.
+        let promises = || fs::read(place.path("promises")).unwrap_or_default();
+        let before = promises().len();
+        while promises().len() == before {
+            assert_eq!(child.try_wait().unwrap(), None);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        std::thread::sleep(std::time::Duration::from_micros(997 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let promised = promises();
+        let promised = promised.chunks_exact(8).map(|n| u64::from_le_bytes(n.try_into().unwrap()));
+        let report = place.sound();
+        assert!(report.lines >= promised.max().unwrap() && report.lines > lines);
+        lines = place.audit().append(&entry(1), NOW).unwrap();
+        assert_eq!(place.sound().lines, lines);
+    }
 }
 
 #[test]
@@ -523,7 +712,9 @@ fn threads_append_one_after_the_other_while_others_verify() {
         });
         let append = || {
             for n in 0..LINES {
-                audit.append(&entry(n), NOW).unwrap();
+                let line = audit.append(&entry(n), NOW).unwrap();
+                // By then others can see it.
+                assert!(place.report().lines >= line && audit.last().0 >= line);
             }
         };
         let writers: Vec<_> = (0..3).map(|_| scope.spawn(append)).collect();
@@ -532,6 +723,8 @@ fn threads_append_one_after_the_other_while_others_verify() {
         assert!(checks.join().unwrap() > 0);
     });
     assert_eq!(place.sound().lines, 3 * LINES);
+    let [lines, batches] = audit.written();
+    assert!(lines == 3 * LINES && (LINES..=lines).contains(&batches), "{batches}");
 }
 
 #[test]
@@ -618,18 +811,15 @@ fn a_whole_log_that_was_made_up_lacks_the_hash_that_was_kept() {
     let mut lines = place.lines();
     lines[1] = lines[1].replace("port 2", "port 9");
     for at in 1..lines.len() {
-        let before = lines[at - 1].rsplit('"').nth(1).unwrap().to_owned();
+        let before = hash_of(&lines[at - 1]).to_owned();
         let (text, rest) = lines[at].split_once("\"prev\":\"").unwrap();
         lines[at] = rehashed(&format!("{text}\"prev\":\"{before}{}", &rest[64..]));
     }
     place.set_lines(&lines);
     assert_eq!(place.wrong(), (None, Why::HeadDiffers { seq: 4 }));
     // With a head of that log nothing is wrong in itself.
-    let hash = lines[3].rsplit('"').nth(1).unwrap();
-    let bytes = lines.concat_lines().len();
-    let check = &hex(&Sha256::digest(format!("4 {hash} {bytes}")))[..16];
-    let head = format!(r#"{{"seq":4,"hash":"{hash}","bytes":{bytes},"check":"{check}"}}"#);
-    fs::write(place.path(HEAD), format!("{head:<191}\n")).unwrap();
+    let hash = hash_of(&lines[3]);
+    fs::write(place.path(HEAD), announcing(&lines, 4)).unwrap();
     place.sound();
     let report = verify_with(&place.log(), &[4]).unwrap();
     assert_eq!(report.hash_of(4), Some(hash));

@@ -2,30 +2,34 @@
 
 mod confined;
 mod log;
+mod serving;
 mod settings;
 mod shown;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, bail, ensure};
 use tapdex_engine::archive::{Archive, ArchiveError, Recovered};
+use tapdex_engine::map_large_blocks;
 use tapdex_gpu::flow::SegmentIndexer;
 use tapdex_record::control::Control;
-use tapdex_record::metrics::{Histogram, Listening, MetricsServer};
+use tapdex_record::live::Live;
+use tapdex_record::metrics::{Listening, MetricsServer};
 use tapdex_record::notify;
 use tapdex_record::privileges::{Account, give, restrict_new_files};
 use tapdex_record::recorder::Recorder;
 use tapdex_record::reporter::Event;
 use tapdex_record::signals;
 use tapdex_record::source::{PacketSource, list_interfaces};
-use tapdex_record::status::Status;
 
 use super::ask::line;
+use super::serve::{Access, bind};
 use super::{Incomplete, counted};
 use log::{LogFormat, LogLevel};
+use serving::Serving;
 use settings::Settings;
 
 /// Record packets from interfaces into an archive, and index them meanwhile.
@@ -39,6 +43,7 @@ use settings::Settings;
 ///     tcpdump -i eth0 -w - | tapdex record -i -
 ///     tapdex record -i tcp://10.0.0.5:57012 --metrics 127.0.0.1:9740
 ///     tapdex record --config /etc/tapdex/record.toml
+///     tapdex record -i eth0 -w archive --serve 127.0.0.1:8417
 ///
 /// A recording is closed and the next one started after 1 GiB or 15 minutes, or as --rotate says.
 /// When the disk is 90 % full, or the --limit is reached, the oldest recordings are removed with
@@ -49,6 +54,9 @@ use settings::Settings;
 /// with --buffer), or in the queue to the disk (larger with --queue). Indexing loses no packets: if
 /// it falls behind, it catches up later. The counts are shown while the recorder runs, at the end,
 /// by tapdex info, and to Prometheus with --metrics.
+///
+/// With --serve, the recorder answers questions about its archive itself, as tapdex serve would:
+/// who may ask, and what they may see, is in the folder --state.
 ///
 /// Ctrl-C and SIGTERM end it: all packets received so far are written and indexed, and the exit
 /// code is 0. A second signal leaves indexing for later. SIGHUP starts the next recording. After a
@@ -103,6 +111,11 @@ pub(crate) struct Args {
     /// Serve metrics for Prometheus at this address: 127.0.0.1:9740.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
+    /// Answer questions over HTTP at this address, such as 127.0.0.1:8417, as tapdex serve does.
+    #[arg(long, value_name = "ADDRESS")]
+    serve: Option<String>,
+    #[command(flatten)]
+    access: Access,
     /// Read settings from a TOML file; options override it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -185,14 +198,19 @@ fn record(args: &Args, settings: &Settings, out: &mut dyn Write) -> anyhow::Resu
     }
     let archive = open_archive(settings)?;
     let listening = settings.metrics.map(listen).transpose()?;
+    let asked = settings.serve.map(bind).transpose()?;
     // Before there are threads, which would keep their privileges.
     confined::give_up_privileges(settings)?;
+    // As the user who answers: the state folder has to be theirs.
+    let opened = settings.serve.map(|at| settings.access.open(at, Some(&settings.archive)));
+    let opened = opened.transpose()?;
     let device = settings.device.open()?;
-    confined::enter(settings, device.opened().is_some(), args.quiet);
+    let state = opened.as_ref().map(|opened| opened.state.path());
+    confined::enter(settings, state, device.opened().is_some(), args.quiet);
     let control = Arc::new(Control::default());
     signals::watch(&control).context("cannot wait for signals")?;
-    let metrics = Arc::new(Shown::default());
-    let server = listening.map(|listening| serve(listening, &metrics)).transpose()?;
+    let live = Arc::new(Live::default());
+    let server = listening.map(|listening| serve(listening, &live)).transpose()?;
     if let Some(server) = &server {
         let address = server.local_addr();
         tracing::info!(%address, "metrics at http://{address}/metrics");
@@ -200,7 +218,15 @@ fn record(args: &Args, settings: &Settings, out: &mut dyn Write) -> anyhow::Resu
     let indexer = device.opened().map(|device| Mutex::new(SegmentIndexer::new(device)));
     let recorder = Recorder::new(&archive, sources, settings.record.clone())?;
     say_start(settings, &recorder);
-    metrics.histogram.set(recorder.build_seconds()).ok();
+    live.count(recorder.build_seconds());
+    let serving = match asked.zip(opened) {
+        Some((listener, opened)) => {
+            map_large_blocks();
+            let archive = Archive::open(&settings.archive)?;
+            Some(Serving::start(listener, opened, archive, Arc::clone(&live))?)
+        }
+        None => None,
+    };
     // Tells whoever started us, if it wants to know.
     drop(notify::ready());
     let is_text = settings.log.format == LogFormat::Text;
@@ -212,13 +238,14 @@ fn record(args: &Args, settings: &Settings, out: &mut dyn Write) -> anyhow::Resu
         Event::Message(message) => shown.message(&message),
         Event::Status(status) => {
             shown.status(status, args.quiet);
-            metrics.set(status);
+            live.set(status);
             if settings.is_enough(started.elapsed()) {
                 control.stop.store(true, Ordering::Relaxed);
             }
         }
     });
     drop(notify::stopping());
+    drop(serving);
     drop(server);
     shown.clear();
     tracing::info!(
@@ -288,34 +315,14 @@ pub(super) fn recovered_text(recovered: &Recovered) -> String {
     }
 }
 
-/// The last status, served over HTTP.
-#[derive(Debug, Default)]
-struct Shown {
-    status: Mutex<Status>,
-    histogram: std::sync::OnceLock<Arc<Histogram>>,
-    ready: AtomicBool,
-}
-
-impl Shown {
-    fn set(&self, status: &Status) {
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status.clone();
-        // A recorder without disk or interfaces is alive but not ready.
-        let is_up = status.sources.iter().any(|source| source.up);
-        self.ready.store(is_up && !status.paused, Ordering::Relaxed);
-    }
-}
-
 fn listen(address: std::net::SocketAddr) -> anyhow::Result<Listening> {
     Listening::at(address).with_context(|| format!("cannot listen on {address}"))
 }
 
-fn serve(listening: Listening, shown: &Arc<Shown>) -> anyhow::Result<MetricsServer> {
-    let (text, ready) = (Arc::clone(shown), Arc::clone(shown));
-    let answer = move || {
-        let status = text.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        text.histogram.get().map_or(String::new(), |histogram| status.exposition(histogram))
-    };
-    let is_ready = move || ready.ready.load(Ordering::Relaxed);
+fn serve(listening: Listening, live: &Arc<Live>) -> anyhow::Result<MetricsServer> {
+    let (text, ready) = (Arc::clone(live), Arc::clone(live));
+    let answer = move || text.exposition();
+    let is_ready = move || ready.is_ready();
     MetricsServer::serve(listening, Arc::new(answer), Arc::new(is_ready))
         .context("cannot start a thread for metrics")
 }

@@ -72,7 +72,7 @@ fn what_it_should_not_do_is_tried() {
 }
 
 /// What the kernel says of every thread of a recorder.
-fn of_threads(recorder: &Recorder, name: &str) -> Vec<String> {
+pub fn of_threads(recorder: &Recorder, name: &str) -> Vec<String> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", recorder.pid())).unwrap();
     let of_thread = |path: std::path::PathBuf| {
         // It may have ended.

@@ -113,6 +113,13 @@ const PLAIN: &[c_long] = &[
     libc::SYS_getrandom,
 ];
 
+/// What a server needs besides: to give files of the state folder to its owner, and to be told of
+/// Ctrl-C.
+const OF_SERVERS: &[c_long] = &[libc::SYS_fchown, libc::SYS_pipe2];
+
+/// What looks names of other servers up.
+const OF_RESOLVERS: &[c_long] = &[libc::SYS_bind, libc::SYS_connect, libc::SYS_sendmmsg];
+
 /// Older names of some of these, which newer machines do not have.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[c_long] = &[
@@ -206,6 +213,13 @@ fn rules(needs: &Needs) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::
         ioctls.push(rule(&[(1, MaskedEq(SECOND_BYTE), OF_INTERFACES)])?);
         rules.insert(libc::SYS_bind, Vec::new());
     }
+    if needs.state.is_some() {
+        rules.extend(OF_SERVERS.iter().map(|&call| (call, Vec::new())));
+    }
+    if needs.resolves {
+        families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_UNIX]);
+        rules.extend(OF_RESOLVERS.iter().map(|&call| (call, Vec::new())));
+    }
     let mut sockets = Vec::new();
     for family in families {
         sockets.push(rule(&[(0, Eq, flag(family))])?);
@@ -277,7 +291,9 @@ mod tests {
     fn limits_are_not_set_wherever_the_new_ones_are() {
         const ALLOW: u32 = 0x7FFF_0000;
         let archive = std::path::PathBuf::from("archive");
-        let (program, _) = program(&Needs { archive, interfaces: true, ports: vec![1] }).unwrap();
+        let (interfaces, ports) = (true, vec![1]);
+        let needs = Needs { archive, interfaces, ports, state: None, resolves: false };
+        let (program, _) = program(&needs).unwrap();
         let machine: u32 = if cfg!(target_arch = "x86_64") { 0xC000_003E } else { 0xC000_00B7 };
         let asked = |pointer: u64| {
             let mut data = [0; 16];

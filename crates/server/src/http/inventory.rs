@@ -1,6 +1,6 @@
 //! What there is: segments, status, fields, interfaces, and single packets.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -90,7 +90,9 @@ struct FieldLine {
 struct InterfaceLine {
     name: String,
     description: String,
-    link: String,
+    /// Not known before the first packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<String>,
 }
 
 /// A packet with its bytes, for those who may see them.
@@ -151,7 +153,7 @@ fn status(app: &App, identity: &Identity, now_ns: u64, control: &Control) -> Ser
         limited,
         demo: app.settings.is_demo,
         kept: if limited { None } else { kept(app, control) },
-        recorder: app.source.archive().filter(|_| !limited).and_then(recorder),
+        recorder: if limited { None } else { running(app) },
         nodes: if limited { Vec::new() } else { app.source.places() },
     }
 }
@@ -181,6 +183,14 @@ fn kept(app: &App, control: &Control) -> Option<Kept> {
     })
 }
 
+/// The recorder: that of this process, or what another one has left in the archive.
+fn running(app: &App) -> Option<Recorder> {
+    match &app.settings.recorder {
+        Some(own) => own.status().map(|status| Recorder::new(&status, !status.ended)),
+        None => app.source.archive().and_then(recorder),
+    }
+}
+
 fn fields() -> Vec<FieldLine> {
     let line = |name: &tapdex_engine::fields::Name| {
         let field = name.top.first().copied()?;
@@ -191,18 +201,26 @@ fn fields() -> Vec<FieldLine> {
 
 fn interfaces(app: &App) -> Result<Response<Body>, ApiError> {
     let survey = of_one(app)?.survey(TimeRange::ALL).map_err(|_| ApiError::failed())?;
-    let mut counts: BTreeMap<InterfaceLine, u64> = BTreeMap::new();
+    let mut lines = BTreeSet::new();
     for segment in &survey.segments {
         for interface in &segment.note().layout.interfaces {
             let line = InterfaceLine {
                 name: interface.name.clone(),
                 description: interface.description.clone(),
-                link: tapdex_engine::packet::LinkType(interface.link).to_string(),
+                link: Some(tapdex_engine::packet::LinkType(interface.link).to_string()),
             };
-            *counts.entry(line).or_default() += 1;
+            lines.insert(line);
         }
     }
-    Ok(json(&counts.into_keys().collect::<Vec<_>>()))
+    // Those that are being recorded from, and have given no packet yet.
+    let status = app.settings.recorder.as_ref().and_then(|recorder| recorder.status());
+    for source in status.map(|status| status.sources).unwrap_or_default() {
+        if !lines.iter().any(|line: &InterfaceLine| line.name == source.name) {
+            let (name, description) = (source.name, String::new());
+            lines.insert(InterfaceLine { name, description, link: None });
+        }
+    }
+    Ok(json(&lines.into_iter().collect::<Vec<_>>()))
 }
 
 /// The last lines of the audit log, the newest first, and whether its chain holds.
@@ -286,6 +304,9 @@ fn sha256_of(bytes: &[u8]) -> String {
 
 /// The numbers of the recorder, if there is one.
 pub(super) fn recorder_metrics(app: &App) -> String {
+    if let Some(own) = &app.settings.recorder {
+        return own.exposition();
+    }
     let running = app.source.archive().filter(|archive| Status::is_running(archive));
     match running.and_then(Status::read) {
         Some(status) => status.exposition(&Histogram::new(&[])),

@@ -4,7 +4,12 @@
 //! takes what is there: at once if that is much, after a moment if it is little, so that a few
 //! packets do not wait for more. If the client goes away, the next write fails, and the search is
 //! cancelled without waiting for one.
+//!
+//! The buffer is a queue of chunks of one size. A single block that grows is copied again and
+//! again, and blocks of all sizes, made by one thread and freed by another, leave an allocator with
+//! holes that it keeps.
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -22,7 +27,7 @@ use crate::lock;
 
 /// Bytes that wait for the client, at most.
 const BUFFER_LEN: usize = 1 << 20;
-/// Bytes that are sent without waiting for more.
+/// Bytes of a chunk, which is sent without waiting for more.
 const CHUNK_LEN: usize = 64 << 10;
 /// How long fewer bytes wait for more.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -37,11 +42,34 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Inner {
-    buffer: Vec<u8>,
+    /// All but the last one are full.
+    chunks: VecDeque<Vec<u8>>,
+    /// Bytes in them.
+    len: usize,
     /// The client is gone.
     closed: bool,
     end: Option<End>,
     waker: Option<Waker>,
+}
+
+impl Inner {
+    /// Adds what there is room for in the last chunk, or in a new one; returns how much that is.
+    fn add(&mut self, bytes: &[u8]) -> usize {
+        if self.chunks.back().is_none_or(|last| last.len() >= CHUNK_LEN) {
+            self.chunks.push_back(Vec::with_capacity(CHUNK_LEN));
+        }
+        let Some(last) = self.chunks.back_mut() else { return 0 };
+        let added = bytes.len().min(CHUNK_LEN - last.len());
+        last.extend_from_slice(&bytes[..added]);
+        self.len += added;
+        added
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        let chunk = self.chunks.pop_front().unwrap_or_default();
+        self.len -= chunk.len();
+        chunk
+    }
 }
 
 /// How a stream ended.
@@ -99,7 +127,7 @@ impl Source {
 
     /// Whether the client has to take something before more can be written.
     pub(super) fn is_full(&self) -> bool {
-        lock(&self.shared.inner).buffer.len() >= BUFFER_LEN
+        lock(&self.shared.inner).len >= BUFFER_LEN
     }
 
     /// Ends the stream.
@@ -129,7 +157,7 @@ impl Write for Source {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut inner = lock(&self.shared.inner);
         let since = Instant::now();
-        while inner.buffer.len() >= BUFFER_LEN && !inner.closed {
+        while inner.len >= BUFFER_LEN && !inner.closed {
             let left = self.stall.saturating_sub(since.elapsed());
             if left.is_zero() {
                 inner.closed = true;
@@ -143,16 +171,15 @@ impl Write for Source {
         if inner.closed {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        let was_short = inner.buffer.len() < CHUNK_LEN;
-        let was_empty = inner.buffer.is_empty();
-        inner.buffer.extend_from_slice(bytes);
-        if was_empty || (was_short && inner.buffer.len() >= CHUNK_LEN) {
+        let (was_short, was_empty) = (inner.len < CHUNK_LEN, inner.len == 0);
+        let added = inner.add(bytes);
+        if was_empty || (was_short && inner.len >= CHUNK_LEN) {
             wake(&mut inner);
         }
         drop(inner);
-        self.sha256.update(bytes);
-        self.bytes += bytes.len() as u64;
-        Ok(bytes.len())
+        self.sha256.update(&bytes[..added]);
+        self.bytes += added as u64;
+        Ok(added)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -178,7 +205,7 @@ impl http_body::Body for Sink {
         }
         let shared = Arc::clone(&self.shared);
         let mut inner = lock(&shared.inner);
-        if inner.buffer.is_empty() {
+        if inner.len == 0 {
             self.sleep = None;
             match inner.end.take() {
                 None => {
@@ -195,7 +222,7 @@ impl http_body::Body for Sink {
                 }
             }
         }
-        if inner.buffer.len() < CHUNK_LEN && inner.end.is_none() {
+        if inner.len < CHUNK_LEN && inner.end.is_none() {
             inner.waker = Some(context.waker().clone());
             let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(PATIENCE)));
             if sleep.as_mut().poll(context).is_pending() {
@@ -203,7 +230,7 @@ impl http_body::Body for Sink {
             }
         }
         self.sleep = None;
-        let bytes = std::mem::take(&mut inner.buffer);
+        let bytes = inner.take();
         drop(inner);
         shared.room.notify_one();
         Poll::Ready(Some(Ok(Frame::data(bytes.into()))))

@@ -1,5 +1,6 @@
 //! Answers that are made in memory: count, top, histogram, flows, explain.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tapdex_answers::ask::{SpanLen, unequal};
 use tapdex_answers::lines::By;
 use tapdex_engine::fields::{self, Name};
 use tapdex_engine::query::{Control, FlowOrder, Query, Value};
+use tokio::sync::oneshot;
 
 use super::error::ApiError;
 use super::identity::{forced, is_limited};
@@ -222,18 +224,22 @@ pub(super) async fn within(
         };
         let place = app.lanes.enter(weight, who).await.map_err(full)?;
         let (own, shared) = (Arc::clone(app), control.clone());
-        let task = tokio::task::spawn_blocking(move || {
+        let (done, answer) = oneshot::channel();
+        let task = move || {
             // Both are free only when the work has ended, not when its client has gone.
             let _held = (place, turn);
-            match weight {
-                Weight::Light => own.light.install(|| work(&own, &shared)),
-                Weight::Heavy => {
-                    // The pool of the process gives way to others.
-                    rayon::scope(|_| work(&own, &shared))
-                }
+            // A panic was shown; whoever waits is told by the end of the channel.
+            let answer = catch_unwind(AssertUnwindSafe(|| work(&own, &shared)));
+            if let Ok(answer) = answer {
+                drop(done.send(answer));
             }
-        });
-        task.await.unwrap_or_else(|_| Err(ApiError::failed()))
+        };
+        match weight {
+            Weight::Light => app.light.spawn(task),
+            // The pool of the process gives way to others.
+            Weight::Heavy => rayon::spawn(task),
+        }
+        answer.await.unwrap_or_else(|_| Err(ApiError::failed()))
     };
     let answer = tokio::select! {
         answer = answer => answer,

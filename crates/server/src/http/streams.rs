@@ -67,7 +67,8 @@ impl Stream {
     fn weight(&self) -> Weight {
         let few = self.limits.packets.is_some_and(|most| most <= LIGHT_PACKETS);
         let whole = matches!(self.form, Form::Capture { whole: true, .. });
-        match few && !whole && !self.query.reads_packets() {
+        // One that follows does not end by itself, whatever it is limited to.
+        match few && !whole && !self.follow && !self.query.reads_packets() {
             true => Weight::Light,
             false => Weight::Heavy,
         }
@@ -318,24 +319,29 @@ async fn start(
     let control = Control::default();
     let (source, sink) = pipe(&control, app.settings.stall_time);
     let work = Work { app: Arc::clone(app), control, id: id.clone(), _held: (turn, counted) };
-    let thread = std::thread::Builder::new().name("stream".to_owned());
-    let spawned = thread.spawn(move || {
-        if weight == Weight::Heavy {
-            give_way();
+    match weight {
+        // It is over soon; starting a thread would take as long.
+        Weight::Light => {
+            drop(tokio::task::spawn_blocking(move || work.run(&stream, source, place)))
         }
-        work.run(&stream, source, place);
-    });
-    spawned.map_err(|_| ApiError::failed())?;
+        Weight::Heavy => {
+            let thread = std::thread::Builder::new().name("stream".to_owned());
+            let spawned = thread.spawn(move || {
+                // For good, so that the thread can do nothing else afterwards.
+                give_way();
+                work.run(&stream, source, place);
+            });
+            spawned.map_err(|_| ApiError::failed())?;
+        }
+    }
     Ok(response(sink, kind, &id))
 }
 
 /// Writes a line of the audit log; an error means that nothing may be given out.
 pub(super) async fn append(app: &Arc<App>, entry: &Entry) -> Result<(), ApiError> {
-    let (app, entry) = (Arc::clone(app), entry.clone());
-    let written = tokio::task::spawn_blocking(move || app.audit.append(&entry, now_ns())).await;
-    match written {
-        Ok(Ok(_)) => Ok(()),
-        _ => {
+    match app.audit.append_async(entry, now_ns()).await {
+        Ok(_) => Ok(()),
+        Err(_) => {
             let text = "the audit log cannot be written, so nothing is given out";
             Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, text))
         }

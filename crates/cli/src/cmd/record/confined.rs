@@ -1,6 +1,7 @@
 //! Privileges that a recorder gives up before the first packet.
 
 use std::io::Write;
+use std::path::Path;
 
 use tapdex_engine::archive::Archive;
 use tapdex_record::privileges::{Keep, Standing, shed};
@@ -28,7 +29,7 @@ pub(super) fn give_up_privileges(settings: &Settings) -> anyhow::Result<()> {
 }
 
 /// Enters the sandbox and reports the parts that do not hold.
-pub(super) fn enter(settings: &Settings, with_gpu: bool, quiet: bool) {
+pub(super) fn enter(settings: &Settings, state: Option<&Path>, with_gpu: bool, quiet: bool) {
     if !settings.sandbox {
         // Not even --quiet hides it.
         tracing::warn!(
@@ -41,7 +42,7 @@ pub(super) fn enter(settings: &Settings, with_gpu: bool, quiet: bool) {
         tracing::warn!("the sandbox is off: {GPU}");
         return;
     }
-    let Entered { seccomp, landlock } = sandbox::enter(&needs(settings));
+    let Entered { seccomp, landlock } = sandbox::enter(&needs(settings, state));
     for (name, layer) in [("seccomp", seccomp), ("landlock", landlock)] {
         if !layer.holds && !quiet {
             tracing::warn!(
@@ -53,11 +54,13 @@ pub(super) fn enter(settings: &Settings, with_gpu: bool, quiet: bool) {
     }
 }
 
-fn needs(settings: &Settings) -> Needs {
+fn needs(settings: &Settings, state: Option<&Path>) -> Needs {
     Needs {
         archive: settings.archive.clone(),
         interfaces: settings.has_interface(),
         ports: settings.ports(),
+        state: state.map(Path::to_owned),
+        resolves: false,
     }
 }
 
@@ -72,7 +75,8 @@ pub(super) fn check(settings: &Settings, out: &mut dyn Write) -> anyhow::Result<
     give_up_privileges(settings)?;
     // Before the sandbox makes the file with the names of users unreadable.
     let standing = Standing::of_this_process()?;
-    let entered = sandbox::enter(&needs(settings));
+    let state = settings.serve.and_then(|_| settings.access.folder().ok());
+    let entered = sandbox::enter(&needs(settings, state.as_deref()));
     let mut rows = rows(&standing, &entered);
     for trial in sandbox::try_all(&prepared, archive.as_ref()) {
         let found = if trial.possible { "possible" } else { "refused" };

@@ -14,6 +14,7 @@ use tapdex_record::units::{Retention, Rotation, parse_duration, parse_size_with_
 
 use super::super::ask::{DEFAULT_ARCHIVE, check_folder};
 use super::super::device::DeviceArg;
+use super::super::serve::{Access, AccessFile};
 use super::Args;
 use super::log::{Log, LogFormat, LogLevel};
 
@@ -37,6 +38,8 @@ struct Config {
     max_segments: Option<u64>,
     user: Option<String>,
     metrics: Option<String>,
+    serve: Option<String>,
+    access: AccessFile,
     device: Option<String>,
     threads: Option<usize>,
     sandbox: Option<bool>,
@@ -83,6 +86,8 @@ pub(super) struct Settings {
     pub(super) record: RecordOptions,
     pub(super) user: Option<Account>,
     pub(super) metrics: Option<SocketAddr>,
+    pub(super) serve: Option<SocketAddr>,
+    pub(super) access: Access,
     pub(super) device: DeviceArg,
     pub(super) sandbox: bool,
     pub(super) log: Log,
@@ -124,11 +129,18 @@ impl Settings {
         record.retention = retention(args, &file)?;
         record.packets_max = args.count_max;
         record.index_threads = args.threads.or(file.threads).unwrap_or(1).max(1);
-        let metrics = text(&args.metrics, &file.metrics);
-        let metrics = metrics.map(|text| {
-            let parsed = text.parse::<SocketAddr>();
-            parsed.with_context(|| format!("--metrics '{text}': expected 127.0.0.1:9740"))
-        });
+        let address = |name: &str, text: Option<String>, example: &str| {
+            let parsed = text.as_ref().map(|text| text.parse::<SocketAddr>()).transpose();
+            let text = text.as_deref().unwrap_or_default();
+            parsed.with_context(|| format!("--{name} '{text}': expected {example}"))
+        };
+        let metrics = address("metrics", text(&args.metrics, &file.metrics), "127.0.0.1:9740")?;
+        let serve = address("serve", text(&args.serve, &file.serve), "127.0.0.1:8417")?;
+        if let (None, Some(name)) = (serve, args.access.given()) {
+            bail!("{name} is about who may ask, and nobody can: give --serve, too");
+        }
+        let access = args.access.or(&file.access);
+        serve.map_or(Ok(()), |at| access.check(at))?;
         let device = text(&args.device, &file.device).unwrap_or("cpu".to_owned());
         let device = DeviceArg::parse(&device).map_err(|error| anyhow::anyhow!("{error}"));
         let duration = args.duration.as_deref().map(parse_duration);
@@ -141,7 +153,9 @@ impl Settings {
             capture,
             record,
             user: user.as_deref().map(super::account).transpose()?,
-            metrics: metrics.transpose()?,
+            metrics,
+            serve,
+            access,
             device: device.context("--device")?,
             sandbox: !args.no_sandbox && file.sandbox.unwrap_or(true),
             log: log(args, file.log_format, file.log_level),
