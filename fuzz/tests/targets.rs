@@ -28,6 +28,7 @@ targets![
     "pcap_read",
     "filter_parse",
     "recording",
+    "request",
 ];
 
 /// Inputs that are the same in every run: none, short ones, and bytes without order.
@@ -41,6 +42,7 @@ fn inputs(folder: &Path) -> Vec<PathBuf> {
         (0..len).map(next).collect()
     };
     let mut texts = vec![vec![], b"tcp port 80 and not host 10.0.0.1".to_vec(), vec![0; 64]];
+    texts.push(b"\x00q=udp+port+53&from=-1h\n{\"n\":\"5\"}".to_vec());
     // The head of a pcap file, and what may be packets.
     let head = [0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
     texts.push([&head[..], &[0; 16], &random(40)].concat());

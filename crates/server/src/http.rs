@@ -23,6 +23,8 @@ mod questions;
 mod source;
 mod streams;
 mod suggest;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -54,6 +56,8 @@ pub use openapi::document as openapi_document;
 pub use questions::value_text;
 pub use source::Source;
 pub use streams::file_name;
+#[cfg(any(test, feature = "testing"))]
+pub use testing::fuzz_request;
 
 /// The longest body of a request: a question with a list of some hundred thousand addresses.
 const BODY_LEN_MAX: usize = 16 << 20;

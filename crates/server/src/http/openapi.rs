@@ -191,7 +191,7 @@ fn operations(path: &str, endpoint: Endpoint) -> Value {
         })
     });
     let mut parameters: Vec<Value> = in_query.collect();
-    if path.ends_with("{id}") {
+    if path.contains("{id}") {
         parameters.push(json!({
             "name": "id", "in": "path", "required": true, "schema": {"type": "string"},
             "description": "Its id",

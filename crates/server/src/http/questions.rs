@@ -28,7 +28,7 @@ const STACK_MAX: usize = 32;
 const FIELDS_MAX: usize = 16;
 
 /// What is asked about the packets that match.
-enum Kind {
+pub(super) enum Kind {
     Count,
     Top { names: Vec<&'static Name>, by: By, most: usize, time: Option<Duration> },
     Histogram { len: SpanLen, by: By, stack: Option<(&'static Name, usize)> },
@@ -37,7 +37,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn read(endpoint: Endpoint, params: &mut Params) -> Result<Self, ApiError> {
+    pub(super) fn read(endpoint: Endpoint, params: &mut Params) -> Result<Self, ApiError> {
         Ok(match endpoint {
             Endpoint::Top => Self::Top {
                 names: names(params)?,
@@ -255,9 +255,7 @@ pub(super) async fn within(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::door::roles::Roles;
-    use crate::http::ROUTES;
+    use crate::http::testing::try_request;
 
     /// A stream of numbers that looks random.
     struct Random(u64);
@@ -370,34 +368,14 @@ mod tests {
     /// `TAPDEX_FUZZ` is how many are tried.
     #[test]
     fn any_parameters_are_understood_or_refused() {
-        let roles = "[role.dns]\nmay = \"search\"\nfilter = \"udp port 53\"\nfrom = \"-30d\"\n";
-        let roles = Roles::parse(roles).unwrap();
-        let role = roles.get("dns").unwrap();
         let many = std::env::var("TAPDEX_FUZZ").map_or(50_000, |text| text.parse().unwrap());
-        let now_ns = 1_800_000_000_000_000_000;
         let mut random = Random(0x9E37_79B9_7F4A_7C15);
         let (mut understood, mut refused) = (0_u64, 0_u64);
         for _ in 0..many {
             let text = address(&mut random);
-            let endpoint = ROUTES[random.next(ROUTES.len())].1;
-            let read = || -> Result<Query, ApiError> {
-                let mut params = Params::of_query(&text)?;
-                let question = params.question()?;
-                drop(Kind::read(endpoint, &mut params)?);
-                drop(params.text("reason"));
-                params.finish()?;
-                forced(role, &question, now_ns)
-            };
-            match read() {
-                Ok(query) => {
-                    assert!(query.text().starts_with("udp port 53"), "{text}: {}", query.text());
-                    assert!(query.times().from_ns >= role.times(now_ns).from_ns, "{text}");
-                    understood += 1;
-                }
-                Err(error) => {
-                    assert!(error.status().is_client_error(), "{text}");
-                    refused += 1;
-                }
+            match try_request(random.next(256), &text, b"") {
+                true => understood += 1,
+                false => refused += 1,
             }
         }
         assert!(understood > many / 50 && refused > many / 50, "{understood} {refused}");

@@ -193,7 +193,6 @@ pub(super) async fn stenographer(
     turn: Turn,
 ) -> Result<Response<Body>, ApiError> {
     let Asked { identity, headers, now_ns, .. } = asked;
-    let text = std::str::from_utf8(body).map_err(|_| ApiError::bad("the query is not UTF-8"))?;
     let number = |name: &'static str| {
         let Some(value) = headers.get(name) else { return Ok(None) };
         let number = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
@@ -202,16 +201,7 @@ pub(super) async fn stenographer(
         number.map(|number| Some(number).filter(|&n| n > 0)).ok_or_else(error)
     };
     let (packets, bytes) = (number("steno-limit-packets")?, number("steno-limit-bytes")?);
-    let is_about_tags = text
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .any(|word| ["vlan", "mpls"].contains(&word));
-    let question = Question {
-        q: text.trim().to_owned(),
-        syntax: Some(tapdex_answers::question::Language::Pcap),
-        utc: true,
-        through_tags: !is_about_tags,
-        ..Question::default()
-    };
+    let question = stenographer_question(body)?;
     let role = identity.role();
     let limits = role.limits();
     let stream = Stream {
@@ -230,6 +220,21 @@ pub(super) async fn stenographer(
         identity,
     };
     start(app, stream, turn, "application/octet-stream").await
+}
+
+/// The question in a query of Stenographer's.
+pub(super) fn stenographer_question(body: &[u8]) -> Result<Question, ApiError> {
+    let text = std::str::from_utf8(body).map_err(|_| ApiError::bad("the query is not UTF-8"))?;
+    let is_about_tags = text
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|word| ["vlan", "mpls"].contains(&word));
+    Ok(Question {
+        q: text.trim().to_owned(),
+        syntax: Some(tapdex_answers::question::Language::Pcap),
+        utc: true,
+        through_tags: !is_about_tags,
+        ..Question::default()
+    })
 }
 
 /// A capture without a request: the packets of a question, then others as they are recorded.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tapdex_server::door::tokens::{NewToken, TokenId, Tokens};
+use tapdex_server::door::{Door, Refusal, WhenEmpty};
 use tapdex_server::state::State;
 use tempfile::TempDir;
 
@@ -36,6 +37,11 @@ impl Place {
         self.state.write(name, text.as_ref()).unwrap();
     }
 
+    /// The door, which lets nobody in without a token.
+    pub fn door(&self) -> Door {
+        Door::open(&self.state, WhenEmpty::Locked).unwrap()
+    }
+
     /// Adds a token that does not expire.
     pub fn add(&self, name: &str, role: &str) -> (TokenId, String) {
         self.add_until(name, role, None)
@@ -56,4 +62,16 @@ pub fn far() -> SocketAddr {
 /// An address on this one.
 pub fn near() -> SocketAddr {
     "127.0.0.1:5000".parse().unwrap()
+}
+
+/// The refusal of a request from another machine.
+#[track_caller]
+pub fn refused(door: &Door, bearer: Option<&str>, now: u64) -> Refusal {
+    door.admit(bearer, None, far(), now).unwrap_err()
+}
+
+/// The token with another last digit.
+pub fn forged(token: &str) -> String {
+    let (rest, last) = token.split_at(token.len() - 1);
+    format!("{rest}{}", if last == "0" { "1" } else { "0" })
 }
