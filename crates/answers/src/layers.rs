@@ -103,7 +103,7 @@ enum Next {
     Payload,
 }
 
-/// The layers of a frame; `swapped` as [`decode`](tapdex_engine::packet::decode) takes it.
+/// The layers of a frame; `swapped` as [`decode`](tapdex_engine::packet::decode()) takes it.
 pub fn layers(link: LinkType, swapped: bool, frame: &[u8]) -> Vec<Layer> {
     let mut reader = Reader::new(frame);
     let mut found = Vec::new();
