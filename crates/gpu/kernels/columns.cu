@@ -30,7 +30,7 @@ KERNEL columns_narrow(const u64 *words, u32 stride, const u32 *firsts, u32 count
     values[at] = words[(u64)word * stride + firsts[at]] >> shift & mask;
 }
 
-// The same from the wide part, which not all have: `wides` are these in order, each WIDE_WORDS long.
+// The same from the wide part, which not all have: `wides` are these in order, each of WIDE_WORDS.
 KERNEL columns_wide(const u64 *words, u32 stride, const u32 *firsts, u32 count, const u64 *wides,
                     u32 word, u32 shift, u64 mask, u64 *values) {
     u32 at = thread_number();
